@@ -1,0 +1,38 @@
+# Every target makes the environment it needs in .venv, on a machine that has Python 3.11+ and make.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test check bench clean help
+
+help:
+	@echo "make demo    see Ottla work"
+	@echo "make test    run the tests"
+	@echo "make check   run the static checks: ruff, mypy, import-linter"
+	@echo "make bench   measure"
+	@echo "make clean   remove the environment and what was built"
+
+$(STAMP): pyproject.toml setup.py src/ottla/records/codec.py $(wildcard src/ottla/records/*.pxd)
+	@$(PYTHON) -c 'import sys; sys.exit("Ottla needs Python 3.11 or later; this is " + sys.version.split()[0] + ". Set PYTHON=/path/to/python3.11.") if sys.version_info < (3, 11) else None'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,check]'
+	@touch $@
+
+demo: $(STAMP)
+	@$(BIN)/python examples/demo.py
+
+test: $(STAMP)
+	@$(BIN)/python -m pytest -n 2 --dist worksteal
+
+check: $(STAMP)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: $(STAMP)
+	@$(BIN)/python -m bench
+
+clean:
+	rm -rf $(VENV) build src/*.egg-info src/ottla/records/codec.c src/ottla/records/codec.*.so

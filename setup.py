@@ -1,0 +1,22 @@
+"""Builds the one compiled module. Everything else is in pyproject.toml.
+
+The record codec is ordinary Python that Cython also compiles. The extension is optional: where there is no
+C compiler the build goes on without it, and the same file runs as it is.
+"""
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+setup(
+    ext_modules=cythonize(
+        [
+            Extension(
+                "ottla.records.codec",
+                ["src/ottla/records/codec.py"],
+                extra_compile_args=["-O3"],
+                optional=True,
+            )
+        ],
+        language_level=3,
+    )
+)

@@ -1,0 +1,3 @@
+"""Ottla: a replicated message log that speaks Kafka's wire protocol."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""Record batches: header, build, read, validate, compress. No I/O."""

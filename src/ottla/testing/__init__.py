@@ -1,0 +1,1 @@
+"""What makes tests with Ottla easy: fault injection and simulated twins."""

@@ -1,0 +1,1 @@
+"""Kafka's bytes to messages and back. No I/O."""
