@@ -1,0 +1,50 @@
+"""The command `python -m bench`."""
+
+import argparse
+import importlib
+from pathlib import Path
+
+from bench.report import Result, describe_machine, format_table, write_json
+
+NAMES = ("wire", "records", "log")
+
+EXAMPLES = """examples:
+  python -m bench                      everything
+  python -m bench wire log --quick     two of them, small inputs
+  python -m bench --json results.json  also write the figures as JSON
+"""
+
+
+def main() -> None:
+    present = [name for name in NAMES if (Path(__file__).parent / f"{name}.py").exists()]
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description="Measure Ottla. Each figure is a median with its quartiles.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to measure: {', '.join(present)}")
+    parser.add_argument("--quick", action="store_true", help="small inputs: a look, not a measurement")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures into FILE too")
+    options = parser.parse_args()
+    unknown = [name for name in options.names if name not in present]
+    if unknown:
+        parser.error(f"no such bench: {', '.join(unknown)} (there are: {', '.join(present)})")
+    sections = run(options.names or present, options.quick)
+    if options.json:
+        write_json(options.json, sections)
+
+
+def run(names: list[str], quick: bool) -> dict[str, list[Result]]:
+    """Runs the named benches and prints each one's table as soon as it is done."""
+    print(describe_machine() + (" (quick: small inputs)" if quick else ""))
+    sections: dict[str, list[Result]] = {}
+    for name in names:
+        print(f"\n{name}", flush=True)
+        sections[name] = importlib.import_module(f"bench.{name}").run(quick)
+        print(format_table(sections[name]), flush=True)
+    return sections
+
+
+if __name__ == "__main__":
+    main()
