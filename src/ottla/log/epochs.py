@@ -1,0 +1,91 @@
+"""The leader epochs of one log: with which offset each began (KIP-101, KIP-279).
+
+A replica that comes back finds with it where its log parts from the leader's. The file follows every change;
+after a crash the batches themselves say what it may lack.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from ottla.log.checkpoint import LEADER_EPOCHS, CorruptCheckpoint, format_epochs, parse_epochs
+from ottla.log.files import Files
+
+UNDEFINED = (-1, -1)
+
+
+class LeaderEpochs:
+    __slots__ = ("_files", "_path", "entries")
+
+    def __init__(self, files: Files, folder: str) -> None:
+        self._files = files
+        self._path = f"{folder}/{LEADER_EPOCHS}"
+        self.entries: list[tuple[int, int]] = []
+
+    @classmethod
+    def load(cls, files: Files, folder: str) -> LeaderEpochs:
+        """What the file says. One that cannot be read counts as empty: recovery finds the epochs again."""
+        epochs = cls(files, folder)
+        try:
+            for epoch, start_offset in parse_epochs(files.read_all(epochs._path)):
+                epochs._add(epoch, start_offset)
+        except (FileNotFoundError, CorruptCheckpoint):
+            epochs.entries = []
+        return epochs
+
+    @property
+    def latest(self) -> int:
+        return self.entries[-1][0] if self.entries else -1
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Note that `epoch` begins at `start_offset`; what contradicts it is older and goes."""
+        if self._add(epoch, start_offset):
+            self.write()
+
+    def _add(self, epoch: int, start_offset: int) -> bool:
+        entries = self.entries
+        if entries and entries[-1][0] == epoch and entries[-1][1] <= start_offset:
+            return False
+        while entries and (entries[-1][0] >= epoch or entries[-1][1] >= start_offset):
+            entries.pop()
+        entries.append((epoch, start_offset))
+        return True
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """The largest epoch known up to `epoch`, and the offset where the next one begins."""
+        entries = self.entries
+        if epoch < 0 or not entries or epoch > entries[-1][0]:
+            return UNDEFINED
+        if epoch == entries[-1][0]:
+            return epoch, log_end_offset
+        following = bisect_right(entries, epoch, key=lambda entry: entry[0])
+        if following == 0:
+            return epoch, entries[0][1]
+        return entries[following - 1][0], entries[following][1]
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch that `offset` was written in, -1 where that is not known."""
+        found = bisect_right(self.entries, offset, key=lambda entry: entry[1])
+        return self.entries[found - 1][0] if found else -1
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forget the epochs that begin at or behind the end of the log."""
+        if self.entries and self.entries[-1][1] >= end_offset:
+            while self.entries and self.entries[-1][1] >= end_offset:
+                self.entries.pop()
+            self.write()
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forget the epochs that ended before the log starts; the one in force there begins there."""
+        following = bisect_right(self.entries, start_offset, key=lambda entry: entry[1])
+        if following and self.entries[following - 1][1] < start_offset:
+            self.entries[:following] = [(self.entries[following - 1][0], start_offset)]
+            self.write()
+
+    def clear(self) -> None:
+        if self.entries:
+            self.entries = []
+            self.write()
+
+    def write(self) -> None:
+        self._files.replace(self._path, format_epochs(self.entries), durable=False)

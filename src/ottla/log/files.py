@@ -1,0 +1,235 @@
+"""The file layer: all that the log asks of a file system, in one place.
+
+`DiskFiles` is the real one. `ottla.testing.files.SimulatedFiles` is its twin in memory, which forgets what was
+not synced and fails or tears any operation on demand. Nothing in this room touches `os` but this file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import mmap
+import os
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+
+class File(Protocol):
+    """One open file, closed when nobody holds it: a reply under way may outlive the segment it reads from.
+
+    `size_bytes` is what was written through it and taken by the system.
+    """
+
+    size_bytes: int
+
+    def append(self, data: Buffer) -> None:
+        """Write all of `data` at the end. When it raises, the file counts as unchanged."""
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        """Up to `size_bytes` from `position`; fewer at the end of the file."""
+
+    def truncate(self, size_bytes: int) -> None: ...
+
+    def sync(self) -> None:
+        """Return when all that was written is on the disk. Safe to call on another thread."""
+
+    def fileno(self) -> int: ...
+
+
+class Files(Protocol):
+    """A file system, as much of one as the log needs. Paths are absolute or relative strings."""
+
+    def open(self, path: str) -> File:
+        """Open for reading and appending; made if it is missing."""
+
+    def open_existing(self, path: str) -> File: ...
+
+    def make_folder(self, path: str) -> None: ...
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The names in a folder with the size of each."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def modified_ms(self, path: str) -> int: ...
+
+    def read_all(self, path: str) -> bytes: ...
+
+    def map(self, path: str) -> Buffer:
+        """The whole of a file that will not be written to while the map is in use."""
+
+    def write_at(self, path: str, position: int, data: Buffer) -> None:
+        """Cut or fill a small file to end with `data` at `position`; made if missing; not synced."""
+
+    def replace(self, path: str, data: Buffer, *, durable: bool = True) -> None:
+        """Give a file new contents, all or nothing, also when the power goes off in between."""
+
+    def rename(self, old: str, new: str) -> None: ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file; one that is not there is fine."""
+
+    def remove_folder(self, path: str) -> None: ...
+
+    def sync_folder(self, path: str) -> None:
+        """Return when the names in a folder (made, renamed, removed) are on the disk."""
+
+
+class FileRange(NamedTuple):
+    """Bytes of an open file, to be sent without reading them."""
+
+    file: File
+    position: int
+    size_bytes: int
+
+    def read(self) -> bytes:
+        return self.file.read(self.position, self.size_bytes)
+
+
+class DiskFile:
+    """A file on disk. Writes go to a known position, so what a failed one left behind is overwritten next."""
+
+    __slots__ = ("_descriptor", "size_bytes")
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self.size_bytes = os.fstat(descriptor).st_size
+
+    def append(self, data: Buffer) -> None:
+        size = len(data)
+        try:
+            written = os.pwrite(self._descriptor, data, self.size_bytes)
+            if written != size:
+                _write_all(self._descriptor, memoryview(data)[written:], self.size_bytes + written)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, self.size_bytes)
+            raise
+        self.size_bytes += size
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        return os.pread(self._descriptor, size_bytes, position)
+
+    def truncate(self, size_bytes: int) -> None:
+        os.ftruncate(self._descriptor, size_bytes)
+        self.size_bytes = size_bytes
+
+    def sync(self) -> None:
+        os.fdatasync(self._descriptor)
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+
+class DiskFiles:
+    def open(self, path: str) -> DiskFile:
+        return DiskFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+
+    def open_existing(self, path: str) -> DiskFile:
+        return DiskFile(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+
+    def make_folder(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        with os.scandir(folder) as entries:
+            return {entry.name: entry.stat().st_size for entry in entries}
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def read_all(self, path: str) -> bytes:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            parts = []
+            while part := os.read(descriptor, 1 << 20):
+                parts.append(part)
+        finally:
+            os.close(descriptor)
+        return b"".join(parts)
+
+    def map(self, path: str) -> Buffer:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if os.fstat(descriptor).st_size == 0:
+                return b""
+            return memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
+        finally:
+            os.close(descriptor)
+
+    def write_at(self, path: str, position: int, data: Buffer) -> None:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            _write_all(descriptor, data, position)
+            os.ftruncate(descriptor, position + len(data))
+        finally:
+            os.close(descriptor)
+
+    def replace(self, path: str, data: Buffer, *, durable: bool = True) -> None:
+        temporary = path + ".tmp"
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            _write_all(descriptor, data, 0)
+            if durable:
+                os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(temporary, path)
+        if durable:
+            self.sync_folder(os.path.dirname(path))
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(old, new)
+
+    def remove(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def remove_folder(self, path: str) -> None:
+        os.rmdir(path)
+
+    def sync_folder(self, path: str) -> None:
+        descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _write_all(descriptor: int, data: Buffer, position: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(descriptor, view, position)
+        if written == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        view = view[written:]
+        position += written
+
+
+class FolderLock:
+    """Held while a process owns a data folder; the kernel lets go of it when the process ends."""
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._descriptor)
+            raise
+
+    def release(self) -> None:
+        os.close(self._descriptor)
+
+
+def remove_all(files: Files, paths: Iterable[str]) -> None:
+    for path in paths:
+        files.remove(path)

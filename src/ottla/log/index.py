@@ -1,0 +1,148 @@
+"""The sparse indexes of a segment: offset to position, and time to offset.
+
+Entries are kept in memory until a few hundred are due, and then go to the file: an index can always be made
+again from its segment, so nobody waits for it. A lookup looks at the part in memory first, which is where
+readers of the newest data are, and then maps the file. No file stays open.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left, bisect_right
+
+from ottla.log.files import Buffer, Files
+
+SPILL_ENTRIES = 512
+
+
+class Index:
+    """Fixed-size entries in rising order, the older part in a file and the newest in memory."""
+
+    __slots__ = ("_files", "_in_file", "_map", "_tail", "base_offset", "path")
+
+    entry = struct.Struct(">ii")
+
+    def __init__(self, files: Files, path: str, base_offset: int, *, entries_in_file: int = 0) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self._files = files
+        self._in_file = entries_in_file
+        self._tail = bytearray()
+        self._map: Buffer | None = None
+
+    def __len__(self) -> int:
+        return self._in_file + len(self._tail) // self.entry.size
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self) * self.entry.size
+
+    def raw_entry(self, number: int) -> tuple[int, int]:
+        """The two numbers of an entry as they are stored."""
+        if number >= self._in_file:
+            first, second = self.entry.unpack_from(self._tail, (number - self._in_file) * self.entry.size)
+        else:
+            first, second = self.entry.unpack_from(self._mapped(), number * self.entry.size)
+        return first, second
+
+    def _mapped(self) -> Buffer:
+        if self._map is None:
+            self._map = self._files.map(self.path)
+        return self._map
+
+    def _add(self, first: int, second: int) -> None:
+        self._tail += self.entry.pack(first, second)
+        if len(self._tail) >= SPILL_ENTRIES * self.entry.size:
+            self.write()
+
+    def write(self) -> None:
+        """Bring all entries into the file (which a segment without entries does not have)."""
+        if self._tail:
+            self._map = None
+            self._files.write_at(self.path, self._in_file * self.entry.size, self._tail)
+            self._in_file += len(self._tail) // self.entry.size
+            self._tail = bytearray()
+
+    def _search(self, first: int) -> int:
+        """How many entries have a first number of at most `first`."""
+        unpack, size = self.entry.unpack_from, self.entry.size
+        tail = self._tail
+        if tail and unpack(tail, 0)[0] <= first:
+            in_tail = bisect_right(range(len(tail) // size), first, key=lambda n: unpack(tail, n * size)[0])
+            return self._in_file + in_tail
+        if not self._in_file:
+            return 0
+        mapped = self._mapped()
+        return bisect_right(range(self._in_file), first, key=lambda n: unpack(mapped, n * size)[0])
+
+    def keep_first(self, count: int) -> None:
+        """Forget all entries but the first `count`."""
+        if count >= len(self):
+            return
+        if count >= self._in_file:
+            del self._tail[(count - self._in_file) * self.entry.size :]
+            return
+        self._tail = bytearray()
+        self._map = None
+        self._in_file = count
+        self._files.write_at(self.path, count * self.entry.size, b"")
+
+    def forget_file(self) -> None:
+        """Start anew, as when the file cannot be trusted."""
+        self._map = None
+        self._tail = bytearray()
+        self._in_file = 0
+        self._files.remove(self.path)
+
+    def moved(self, path: str) -> None:
+        self.path = path
+
+
+class OffsetIndex(Index):
+    """Entries are the last offset of a batch, relative to the segment, and where that batch starts."""
+
+    __slots__ = ()
+
+    entry = struct.Struct(">ii")
+
+    def append(self, last_offset: int, position: int) -> None:
+        self._add(last_offset - self.base_offset, position)
+
+    def position_before(self, offset: int) -> int:
+        """A position from which reading forward meets the batch that holds `offset`."""
+        found = self._search(offset - self.base_offset)
+        return self.raw_entry(found - 1)[1] if found else 0
+
+    def truncate_to_position(self, position: int) -> None:
+        """Forget the entries of batches that start at or behind `position`."""
+        self.keep_first(bisect_left(range(len(self)), position, key=lambda n: self.raw_entry(n)[1]))
+
+
+class TimeIndex(Index):
+    """Entries are the largest timestamp up to a place, and the last offset of the batch that has it."""
+
+    __slots__ = ()
+
+    entry = struct.Struct(">qi")
+
+    def append(self, timestamp: int, offset: int) -> None:
+        """Note a new largest timestamp; one that is not larger than the last is left out."""
+        count = len(self)
+        if count == 0 or timestamp > self.raw_entry(count - 1)[0]:
+            self._add(timestamp, offset - self.base_offset)
+
+    def last(self) -> tuple[int, int] | None:
+        """The largest timestamp noted and its offset."""
+        if not len(self):
+            return None
+        timestamp, relative_offset = self.raw_entry(len(self) - 1)
+        return timestamp, self.base_offset + relative_offset
+
+    def offset_before(self, timestamp: int) -> int:
+        """An offset before which no record is as late as `timestamp`."""
+        found = self._search(timestamp - 1)
+        return self.base_offset + self.raw_entry(found - 1)[1] if found else self.base_offset
+
+    def truncate_to_offset(self, offset: int) -> None:
+        relative = offset - self.base_offset
+        self.keep_first(bisect_left(range(len(self)), relative, key=lambda n: self.raw_entry(n)[1]))

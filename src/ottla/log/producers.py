@@ -1,0 +1,245 @@
+"""What one partition knows of the producers that write to it: sequences, epochs, open transactions.
+
+It answers two questions. May this batch be appended, or was it appended before (idempotence)? And up to where
+is every transaction decided (the first unstable offset)? The state follows from the log alone, so it is
+rebuilt from any snapshot and the batches behind it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import OrderedDict, deque
+from typing import NamedTuple
+
+from ottla.log.errors import CoordinatorFenced, InvalidProducerEpoch, InvalidTransactionState, OutOfOrderSequence
+from ottla.records.batch import NO_SEQUENCE, TRANSACTIONAL, BatchHeader, add_to_sequence
+
+KEPT_BATCHES = 5
+NO_OFFSET = -1
+
+
+class Origin(enum.Enum):
+    """Who wrote a batch, which decides what is checked."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"  # only the epoch is checked
+    REPLICATION = "replication"  # the leader checked already
+
+
+class AppendedBatch(NamedTuple):
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        return self.last_sequence - self.offset_delta & 0x7FFFFFFF
+
+    @property
+    def base_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class CompletedTransaction(NamedTuple):
+    producer_id: int
+    first_offset: int
+    last_offset: int  # of the marker
+    aborted: bool
+
+
+class Marker(NamedTuple):
+    """What the record of a control batch says."""
+
+    commit: bool
+    coordinator_epoch: int
+
+
+class Producer:
+    """One producer id on one partition."""
+
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "transaction_start")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.batches: deque[AppendedBatch] = deque(maxlen=KEPT_BATCHES)
+        self.coordinator_epoch = -1
+        self.last_timestamp = -1
+        self.transaction_start: int | None = None
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_offset(self) -> int:
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+
+class Producers:
+    """The producers of a partition, by id."""
+
+    def __init__(self, expiration_ms: int = 86_400_000) -> None:
+        self.by_id: dict[int, Producer] = {}
+        self.expiration_ms = expiration_ms
+        self._ongoing: OrderedDict[int, int] = OrderedDict()  # first offset -> producer id
+        self._unreplicated: list[CompletedTransaction] = []
+
+    # May it be appended?
+
+    def find_duplicate(self, header: BatchHeader) -> AppendedBatch | None:
+        """The batch that this one repeats, if it is among the last few of its producer."""
+        producer = self.by_id.get(header.producer_id)
+        if producer is None or producer.epoch != header.producer_epoch:
+            return None
+        for batch in producer.batches:
+            if batch.last_sequence == header.last_sequence and batch.first_sequence == header.base_sequence:
+                return batch
+        return None
+
+    def check(self, header: BatchHeader, origin: Origin, *, new_epoch_starts_at_zero: bool = False) -> None:
+        """Raise unless the batch continues what its producer wrote.
+
+        `new_epoch_starts_at_zero`: also where nothing is known of the producer, as transactions version 2 asks.
+        """
+        if origin is Origin.REPLICATION:
+            return
+        producer = self.by_id.get(header.producer_id)
+        if producer is None:
+            if new_epoch_starts_at_zero and header.base_sequence != 0 and origin is Origin.CLIENT:
+                raise OutOfOrderSequence(
+                    f"producer {header.producer_id} must start epoch {header.producer_epoch} with sequence 0, "
+                    f"not {header.base_sequence}"
+                )
+            return
+        if header.producer_epoch < producer.epoch:
+            raise InvalidProducerEpoch(
+                f"producer {header.producer_id} has epoch {header.producer_epoch}, the last seen is {producer.epoch}"
+            )
+        if origin is Origin.CLIENT:
+            self._check_sequence(producer, header)
+        if producer.transaction_start is not None and not header.attributes & TRANSACTIONAL:
+            raise InvalidTransactionState(
+                f"producer {header.producer_id} has an open transaction and sent a batch outside of it"
+            )
+
+    def _check_sequence(self, producer: Producer, header: BatchHeader) -> None:
+        if header.producer_epoch != producer.epoch:
+            # A producer may also be known by a marker alone, with an epoch and no sequence yet.
+            expected = 0
+        elif producer.batches:
+            expected = add_to_sequence(producer.last_sequence, 1)
+        else:
+            return
+        if header.base_sequence != expected:
+            raise OutOfOrderSequence(
+                f"producer {header.producer_id}, epoch {header.producer_epoch}: sequence {header.base_sequence} "
+                f"came where {expected} was due"
+            )
+
+    def check_marker(self, producer_id: int, epoch: int, marker: Marker) -> None:
+        """Raise if a marker comes from a coordinator or for a producer that has been replaced."""
+        producer = self.by_id.get(producer_id)
+        if producer is None:
+            return
+        if epoch < producer.epoch:
+            raise InvalidProducerEpoch(
+                f"a marker for producer {producer_id} has epoch {epoch}, the last seen is {producer.epoch}"
+            )
+        if marker.coordinator_epoch < producer.coordinator_epoch:
+            raise CoordinatorFenced(
+                f"a marker for producer {producer_id} comes from coordinator epoch {marker.coordinator_epoch}, "
+                f"the last seen is {producer.coordinator_epoch}"
+            )
+
+    # It was appended
+
+    def appended(self, header: BatchHeader) -> None:
+        """Take note of a data batch with its final offsets."""
+        producer = self._known(header.producer_id, header.producer_epoch)
+        timestamp = header.max_timestamp
+        producer.batches.append(
+            AppendedBatch(header.last_sequence, header.last_offset, header.last_offset_delta, timestamp)
+        )
+        producer.last_timestamp = timestamp
+        if header.attributes & TRANSACTIONAL and producer.transaction_start is None:
+            producer.transaction_start = header.base_offset
+            self._ongoing[header.base_offset] = header.producer_id
+
+    def marked(self, header: BatchHeader, marker: Marker) -> CompletedTransaction | None:
+        """Take note of a marker: the transaction it ends, if it ends one."""
+        producer = self._known(header.producer_id, header.producer_epoch)
+        producer.coordinator_epoch = marker.coordinator_epoch
+        producer.last_timestamp = header.max_timestamp
+        first_offset = producer.transaction_start
+        if first_offset is None:
+            return None
+        producer.transaction_start = None
+        self._ongoing.pop(first_offset, None)
+        completed = CompletedTransaction(header.producer_id, first_offset, header.last_offset, not marker.commit)
+        self._unreplicated.append(completed)
+        return completed
+
+    def _known(self, producer_id: int, epoch: int) -> Producer:
+        producer = self.by_id.get(producer_id)
+        if producer is None:
+            producer = self.by_id[producer_id] = Producer(epoch)
+        elif producer.epoch != epoch:
+            producer.epoch = epoch
+            producer.batches.clear()
+        return producer
+
+    # Up to where is all decided?
+
+    @property
+    def first_undecided_offset(self) -> int | None:
+        """Where the oldest open transaction begins."""
+        return next(iter(self._ongoing), None)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the oldest transaction begins that is open, or whose marker is not yet replicated."""
+        undecided = self.first_undecided_offset
+        if not self._unreplicated:
+            return undecided
+        unreplicated = min(completed.first_offset for completed in self._unreplicated)
+        return unreplicated if undecided is None else min(undecided, unreplicated)
+
+    def stable_offset_after(self, completed: CompletedTransaction) -> int:
+        """What the last stable offset will be when this transaction's marker is replicated."""
+        undecided = self.first_undecided_offset
+        return completed.last_offset + 1 if undecided is None else undecided
+
+    def replicated(self, high_watermark: int) -> None:
+        """Markers below the high watermark count."""
+        if self._unreplicated:
+            self._unreplicated = [done for done in self._unreplicated if done.last_offset >= high_watermark]
+
+    # Life
+
+    def expire(self, now_ms: int) -> None:
+        """Forget producers that have long been silent and have no open transaction."""
+        expired = [
+            producer_id
+            for producer_id, producer in self.by_id.items()
+            if producer.transaction_start is None and now_ms - producer.last_timestamp >= self.expiration_ms
+        ]
+        for producer_id in expired:
+            del self.by_id[producer_id]
+
+    def restore(self, producer_id: int, producer: Producer) -> None:
+        """Put back a producer from a snapshot."""
+        self.by_id[producer_id] = producer
+        if producer.transaction_start is not None:
+            self._ongoing[producer.transaction_start] = producer_id
+            self._ongoing = OrderedDict(sorted(self._ongoing.items()))
+
+    def clear(self) -> None:
+        self.by_id.clear()
+        self._ongoing.clear()
+        self._unreplicated.clear()
+
+    def __len__(self) -> int:
+        return len(self.by_id)
+
+

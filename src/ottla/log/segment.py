@@ -1,0 +1,274 @@
+"""A segment: one .log file of batches, named by its first offset, with its indexes beside it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from ottla.log.aborted import AbortedIndex
+from ottla.log.errors import CorruptLog
+from ottla.log.files import Buffer, File, FileRange, Files
+from ottla.log.index import OffsetIndex, TimeIndex
+from ottla.records.batch import HEADER, HEADER_SIZE, LEAST_LENGTH, NO_TIMESTAMP, PREFIX_SIZE, BatchHeader
+
+LOG = ".log"
+INDEX = ".index"
+TIME_INDEX = ".timeindex"
+ABORTED_INDEX = ".txnindex"
+SNAPSHOT = ".snapshot"
+DELETED = ".deleted"
+CLEANED = ".cleaned"
+SWAP = ".swap"
+
+LARGEST_RELATIVE_OFFSET = 2**31 - 1
+LOOK_BYTES = 4096
+SCAN_BYTES = 1 << 20
+
+# Base offset, length and last offset delta: all that a search by offset needs of a header.
+_PLACE = struct.Struct(">qi11xi")
+
+
+def name_of(base_offset: int) -> str:
+    return f"{base_offset:020d}"
+
+
+class Segment:
+    """Readers share it, one writer appends. What is on disk may be ahead of the indexes, never behind."""
+
+    __slots__ = (
+        "_file",
+        "_files",
+        "_first_timestamp",
+        "_folder",
+        "_suffix",
+        "_unindexed_bytes",
+        "aborted",
+        "base_offset",
+        "created_ms",
+        "index_interval_bytes",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "offset_index",
+        "size_bytes",
+        "time_index",
+    )
+
+    def __init__(
+        self,
+        files: Files,
+        folder: str,
+        base_offset: int,
+        *,
+        created_ms: int,
+        index_interval_bytes: int,
+        sizes: dict[str, int] | None = None,
+        suffix: str = "",
+    ) -> None:
+        """`sizes` are the files that are there already; without it the segment is new."""
+        self._files = files
+        self._folder = folder
+        self._suffix = suffix
+        self._file: File | None = None
+        self._unindexed_bytes = 0
+        self._first_timestamp: int | None = None
+        self.base_offset = base_offset
+        self.created_ms = created_ms
+        self.index_interval_bytes = index_interval_bytes
+        known = sizes or {}
+        self.size_bytes = known.get(self._name(LOG), 0)
+        self.offset_index = OffsetIndex(
+            files, self.path(INDEX), base_offset, entries_in_file=known.get(self._name(INDEX), 0) // 8
+        )
+        self.time_index = TimeIndex(
+            files, self.path(TIME_INDEX), base_offset, entries_in_file=known.get(self._name(TIME_INDEX), 0) // 12
+        )
+        if known.get(self._name(ABORTED_INDEX)):
+            self.aborted = AbortedIndex.load(files, self.path(ABORTED_INDEX))
+        else:
+            self.aborted = AbortedIndex(files, self.path(ABORTED_INDEX))
+        last = self.time_index.last() if len(self.time_index) else None
+        self.max_timestamp, self.max_timestamp_offset = last or (NO_TIMESTAMP, base_offset)
+
+    def __repr__(self) -> str:
+        return f"<Segment {self.base_offset}, {self.size_bytes} bytes>"
+
+    def _name(self, kind: str) -> str:
+        return name_of(self.base_offset) + kind + self._suffix
+
+    def path(self, kind: str) -> str:
+        return f"{self._folder}/{self._name(kind)}"
+
+    @property
+    def file(self) -> File:
+        if self._file is None:
+            self._file = self._files.open(self.path(LOG))
+        return self._file
+
+    # Writing
+
+    def append(self, data: Buffer) -> int:
+        """Write batches at the end; the position of the first."""
+        file = self._file or self.file
+        position = self.size_bytes
+        file.append(data)
+        self.size_bytes = position + len(data)
+        return position
+
+    def note_batch(self, position: int, size_bytes: int, last_offset: int, max_timestamp: int) -> None:
+        """Let the indexes know of a batch that was written at `position`."""
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = last_offset
+        if self._first_timestamp is None and position == 0:
+            self._first_timestamp = max_timestamp
+        if self._unindexed_bytes > self.index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+            self._unindexed_bytes = 0
+        self._unindexed_bytes += size_bytes
+
+    def write_indexes(self) -> None:
+        """Bring the indexes into their files, with the largest timestamp as the last entry."""
+        if self.max_timestamp >= 0:
+            self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+        self.offset_index.write()
+        self.time_index.write()
+
+    def forget_indexes(self) -> None:
+        self.offset_index.forget_file()
+        self.time_index.forget_file()
+        self.aborted.forget_file()
+        self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+        self._unindexed_bytes = 0
+
+    def cut(self, position: int, offset: int) -> None:
+        """Drop all that lies behind `position`, which is where `offset` would be written next."""
+        self.file.truncate(position)
+        self.file.sync()
+        self.size_bytes = position
+        self.offset_index.truncate_to_position(position)
+        self.time_index.truncate_to_offset(offset)
+        self.aborted.truncate_to(offset)
+        if position == 0:
+            self._first_timestamp = None
+        self._find_max_timestamp()
+
+    def _find_max_timestamp(self) -> None:
+        last = self.time_index.last()
+        self.max_timestamp, self.max_timestamp_offset = last or (NO_TIMESTAMP, self.base_offset)
+        start = self.offset_index.position_before(self.max_timestamp_offset)
+        for _, header in self.batches(start):
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
+
+    # Reading
+
+    def locate(self, offset: int) -> tuple[int, int, int] | None:
+        """Position, size and base offset of the first batch that ends at or behind `offset`."""
+        position = self.offset_index.position_before(offset)
+        file, end = self.file, self.size_bytes
+        unpack = _PLACE.unpack_from
+        while position + HEADER_SIZE <= end:
+            chunk = file.read(position, LOOK_BYTES)
+            at, last = 0, min(len(chunk), end - position) - HEADER_SIZE
+            if last < 0:
+                break
+            while at <= last:
+                base_offset, length, last_offset_delta = unpack(chunk, at)
+                if base_offset + last_offset_delta >= offset:
+                    return position + at, length + PREFIX_SIZE, base_offset
+                if length < LEAST_LENGTH:
+                    raise CorruptLog(f"{self.path(LOG)}: batch length {length} at byte {position + at}")
+                at += length + PREFIX_SIZE
+            position += at
+        return None
+
+    def read(self, offset: int, max_bytes: int, end_position: int, *, whole_batch: bool) -> FileRange | None:
+        """Bytes from the batch that holds `offset` up to `end_position`; None when there are none.
+
+        The range is cut at `max_bytes`, which may be within a batch, but with `whole_batch` the first one is
+        given whole however large it is.
+        """
+        found = self.locate(offset)
+        if found is None:
+            return None
+        position, batch_size, _ = found
+        size = min(max_bytes, end_position - position)
+        if whole_batch and size < batch_size:
+            size = min(batch_size, end_position - position)
+        return FileRange(self.file, position, size) if size > 0 else None
+
+    def position_of(self, offset: int) -> int:
+        """Where the batch that holds `offset`, or the first behind it, starts; else the end."""
+        found = self.locate(offset)
+        return self.size_bytes if found is None else found[0]
+
+    def batches(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of each batch from `position` on, which must be where one starts."""
+        file, end = self.file, self.size_bytes if end is None else min(end, self.size_bytes)
+        unpack = HEADER.unpack_from
+        while position + HEADER_SIZE <= end:
+            chunk = file.read(position, min(SCAN_BYTES, end - position))
+            at, last = 0, len(chunk) - HEADER_SIZE
+            if last < 0:
+                return
+            while at <= last:
+                header = BatchHeader._make(unpack(chunk, at))
+                if header.length < LEAST_LENGTH:
+                    raise CorruptLog(f"{self.path(LOG)}: batch length {header.length} at byte {position + at}")
+                yield position + at, header
+                at += header.length + PREFIX_SIZE
+            position += at
+
+    def read_batch(self, position: int, size_bytes: int) -> bytes:
+        data = self.file.read(position, size_bytes)
+        if len(data) != size_bytes:
+            raise CorruptLog(f"{self.path(LOG)}: the batch at byte {position} is cut")
+        return data
+
+    def first_timestamp(self) -> int | None:
+        """The largest timestamp of the first batch, by which the segment ages; None while it is empty."""
+        if self._first_timestamp is None:
+            for _, header in self.batches(0):
+                self._first_timestamp = header.max_timestamp
+                break
+        return self._first_timestamp
+
+    def largest_timestamp(self) -> int:
+        """The largest timestamp of a record, or when the file was last written where records have none."""
+        if self.max_timestamp >= 0:
+            return self.max_timestamp
+        return self._files.modified_ms(self.path(LOG))
+
+    def next_offset(self) -> int:
+        """The offset behind the last batch, found on disk."""
+        start = self.offset_index.raw_entry(len(self.offset_index) - 1)[1] if len(self.offset_index) else 0
+        next_offset = self.base_offset
+        for _, header in self.batches(start):
+            next_offset = header.next_offset
+        return next_offset
+
+    # The files
+
+    def paths(self) -> list[str]:
+        return [self.path(kind) for kind in (LOG, INDEX, TIME_INDEX, ABORTED_INDEX)]
+
+    def change_suffix(self, suffix: str, *, log_last: bool = False) -> None:
+        """Rename all files that are there. The .log file is what counts: it goes first or last."""
+        old = self._suffix
+        kinds = (INDEX, TIME_INDEX, ABORTED_INDEX, LOG) if log_last else (LOG, INDEX, TIME_INDEX, ABORTED_INDEX)
+        for kind in kinds:
+            before = self.path(kind)
+            self._suffix = suffix
+            after = self.path(kind)
+            if self._files.exists(before):
+                self._files.rename(before, after)
+            self._suffix = old
+        self._suffix = suffix
+        self.offset_index.moved(self.path(INDEX))
+        self.time_index.moved(self.path(TIME_INDEX))
+        self.aborted.moved(self.path(ABORTED_INDEX))
+
+    def close(self) -> None:
+        """Let go of the file; replies under way keep it open until they are sent."""
+        self._file = None
