@@ -18,5 +18,6 @@ setup(
             )
         ],
         language_level=3,
+        compiler_directives={"annotation_typing": False},
     )
 )

@@ -1,7 +1,7 @@
 """The aborted transactions of a segment (.txnindex): what a read_committed reader must skip.
 
-An entry is written when an abort marker lands, into the index of the segment that holds the marker. There are
-few, so they are all kept in memory.
+An entry is made when an abort marker lands, in the index of the segment that holds the marker. There are few, so
+they are all kept in memory, and go to the file with the other indexes of the segment.
 """
 
 from __future__ import annotations
@@ -38,30 +38,38 @@ def unpack_entries(data: bytes) -> list[AbortedTransaction]:
 
 
 class AbortedIndex:
-    __slots__ = ("_files", "entries", "path")
+    __slots__ = ("_files", "_in_file", "entries", "path")
 
     def __init__(self, files: Files, path: str, entries: list[AbortedTransaction] | None = None) -> None:
         self._files = files
         self.path = path
         self.entries = entries or []
+        self._in_file = len(self.entries)
 
     @classmethod
     def load(cls, files: Files, path: str) -> AbortedIndex:
         return cls(files, path, unpack_entries(files.read_all(path)))
 
     def append(self, entry: AbortedTransaction) -> None:
-        self._files.write_at(self.path, len(self.entries) * ENTRY.size, pack_entry(entry))
         self.entries.append(entry)
+
+    def write(self) -> None:
+        """Bring all entries into the file (which a segment without aborts does not have)."""
+        if self._in_file != len(self.entries):
+            new = b"".join(map(pack_entry, self.entries[self._in_file :]))
+            self._files.write_at(self.path, self._in_file * ENTRY.size, new)
+            self._in_file = len(self.entries)
 
     def truncate_to(self, offset: int) -> None:
         """Forget the aborts whose marker is at or behind `offset`."""
-        kept = [entry for entry in self.entries if entry.last_offset < offset]
-        if len(kept) < len(self.entries):
-            self.entries = kept
-            self._files.write_at(self.path, len(kept) * ENTRY.size, b"")
+        self.entries = [entry for entry in self.entries if entry.last_offset < offset]
+        if self._in_file > len(self.entries):
+            self._in_file = len(self.entries)
+            self._files.write_at(self.path, self._in_file * ENTRY.size, b"")
 
     def forget_file(self) -> None:
         self.entries = []
+        self._in_file = 0
         self._files.remove(self.path)
 
     def moved(self, path: str) -> None:

@@ -15,22 +15,23 @@ UNDEFINED = (-1, -1)
 
 
 class LeaderEpochs:
-    __slots__ = ("_files", "_path", "entries")
+    __slots__ = ("_files", "entries", "path", "unsynced")
 
     def __init__(self, files: Files, folder: str) -> None:
         self._files = files
-        self._path = f"{folder}/{LEADER_EPOCHS}"
+        self.path = f"{folder}/{LEADER_EPOCHS}"
         self.entries: list[tuple[int, int]] = []
+        self.unsynced = False  # changed since the last flush of the log
 
     @classmethod
-    def load(cls, files: Files, folder: str) -> LeaderEpochs:
-        """What the file says. One that cannot be read counts as empty: recovery finds the epochs again."""
+    def load(cls, files: Files, folder: str) -> LeaderEpochs | None:
+        """What the file says; None if there is none that can be read, and the batches must say it."""
         epochs = cls(files, folder)
         try:
-            for epoch, start_offset in parse_epochs(files.read_all(epochs._path)):
+            for epoch, start_offset in parse_epochs(files.read_all(epochs.path)):
                 epochs._add(epoch, start_offset)
         except (FileNotFoundError, CorruptCheckpoint):
-            epochs.entries = []
+            return None
         return epochs
 
     @property
@@ -88,4 +89,5 @@ class LeaderEpochs:
             self.write()
 
     def write(self) -> None:
-        self._files.replace(self._path, format_epochs(self.entries), durable=False)
+        self._files.replace(self.path, format_epochs(self.entries), durable=False)
+        self.unsynced = True

@@ -31,6 +31,9 @@ class File(Protocol):
     def read(self, position: int, size_bytes: int) -> bytes:
         """Up to `size_bytes` from `position`; fewer at the end of the file."""
 
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fill `buffer` from `position`; how many bytes there were."""
+
     def truncate(self, size_bytes: int) -> None: ...
 
     def sync(self) -> None:
@@ -74,6 +77,9 @@ class Files(Protocol):
 
     def remove_folder(self, path: str) -> None: ...
 
+    def sync_path(self, path: str) -> None:
+        """Sync a file that is not open; one that is not there is fine."""
+
     def sync_folder(self, path: str) -> None:
         """Return when the names in a folder (made, renamed, removed) are on the disk."""
 
@@ -112,6 +118,9 @@ class DiskFile:
 
     def read(self, position: int, size_bytes: int) -> bytes:
         return os.pread(self._descriptor, size_bytes, position)
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        return os.preadv(self._descriptor, [buffer], position)
 
     def truncate(self, size_bytes: int) -> None:
         os.ftruncate(self._descriptor, size_bytes)
@@ -196,6 +205,14 @@ class DiskFiles:
 
     def remove_folder(self, path: str) -> None:
         os.rmdir(path)
+
+    def sync_path(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                os.fdatasync(descriptor)
+            finally:
+                os.close(descriptor)
 
     def sync_folder(self, path: str) -> None:
         descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -7,6 +7,7 @@ readers of the newest data are, and then maps the file. No file stays open.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from bisect import bisect_left, bisect_right
 
@@ -53,7 +54,8 @@ class Index:
     def _add(self, first: int, second: int) -> None:
         self._tail += self.entry.pack(first, second)
         if len(self._tail) >= SPILL_ENTRIES * self.entry.size:
-            self.write()
+            with contextlib.suppress(OSError):  # the entries stay in memory, and the next one tries again
+                self.write()
 
     def write(self) -> None:
         """Bring all entries into the file (which a segment without entries does not have)."""

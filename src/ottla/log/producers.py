@@ -124,13 +124,9 @@ class Producers:
             )
 
     def _check_sequence(self, producer: Producer, header: BatchHeader) -> None:
-        if header.producer_epoch != producer.epoch:
-            # A producer may also be known by a marker alone, with an epoch and no sequence yet.
-            expected = 0
-        elif producer.batches:
-            expected = add_to_sequence(producer.last_sequence, 1)
-        else:
-            return
+        # One known by a marker alone has an epoch and no sequence yet.
+        starts = header.producer_epoch != producer.epoch or not producer.batches
+        expected = 0 if starts else add_to_sequence(producer.last_sequence, 1)
         if header.base_sequence != expected:
             raise OutOfOrderSequence(
                 f"producer {header.producer_id}, epoch {header.producer_epoch}: sequence {header.base_sequence} "
@@ -154,20 +150,20 @@ class Producers:
 
     # It was appended
 
-    def appended(self, header: BatchHeader) -> None:
-        """Take note of a data batch with its final offsets."""
+    def appended(self, header: BatchHeader, base_offset: int) -> None:
+        """Take note of a data batch that was written at `base_offset`."""
         producer = self._known(header.producer_id, header.producer_epoch)
+        delta = header.last_offset_delta
         timestamp = header.max_timestamp
-        producer.batches.append(
-            AppendedBatch(header.last_sequence, header.last_offset, header.last_offset_delta, timestamp)
-        )
+        producer.batches.append(AppendedBatch(header.last_sequence, base_offset + delta, delta, timestamp))
         producer.last_timestamp = timestamp
-        if header.attributes & TRANSACTIONAL and producer.transaction_start is None:
-            producer.transaction_start = header.base_offset
-            self._ongoing[header.base_offset] = header.producer_id
+        # A batch that compaction emptied belongs to a transaction that was decided long ago.
+        if header.attributes & TRANSACTIONAL and producer.transaction_start is None and header.count:
+            producer.transaction_start = base_offset
+            self._ongoing[base_offset] = header.producer_id
 
-    def marked(self, header: BatchHeader, marker: Marker) -> CompletedTransaction | None:
-        """Take note of a marker: the transaction it ends, if it ends one."""
+    def marked(self, header: BatchHeader, offset: int, marker: Marker) -> CompletedTransaction | None:
+        """Take note of a marker that was written at `offset`: the transaction it ends, if it ends one."""
         producer = self._known(header.producer_id, header.producer_epoch)
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.last_timestamp = header.max_timestamp
@@ -176,7 +172,7 @@ class Producers:
             return None
         producer.transaction_start = None
         self._ongoing.pop(first_offset, None)
-        completed = CompletedTransaction(header.producer_id, first_offset, header.last_offset, not marker.commit)
+        completed = CompletedTransaction(header.producer_id, first_offset, offset, not marker.commit)
         self._unreplicated.append(completed)
         return completed
 

@@ -133,6 +133,7 @@ class Segment:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
         self.offset_index.write()
         self.time_index.write()
+        self.aborted.write()
 
     def forget_indexes(self) -> None:
         self.offset_index.forget_file()

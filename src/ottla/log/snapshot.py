@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Iterable
 
 from crc32c import crc32c
 
 from ottla.log.errors import CorruptLog
+from ottla.log.files import Files
 from ottla.log.producers import NO_OFFSET, AppendedBatch, Producer, Producers
 
+SUFFIX = ".snapshot"
 HEAD = struct.Struct(">hIi")
 ENTRY = struct.Struct(">qhiqiqiq")
 VERSION = 1
@@ -57,3 +60,42 @@ def _producer(entry: tuple[int, ...]) -> tuple[int, Producer]:
     producer.coordinator_epoch = coordinator_epoch
     producer.transaction_start = None if start == NO_OFFSET else start
     return producer_id, producer
+
+
+class Snapshots:
+    """The snapshot files of one log. They are not synced: one that was torn is seen by its checksum."""
+
+    __slots__ = ("_files", "_folder", "offsets")
+
+    def __init__(self, files: Files, folder: str, offsets: Iterable[int] = ()) -> None:
+        self._files = files
+        self._folder = folder
+        self.offsets = sorted(offsets)
+
+    def path(self, offset: int) -> str:
+        return f"{self._folder}/{offset:020d}{SUFFIX}"
+
+    def take(self, offset: int, producers: Producers) -> None:
+        """Keep the producers as of `offset`, the end of the log."""
+        if not self.offsets or self.offsets[-1] < offset:
+            self._files.replace(self.path(offset), pack_snapshot(producers), durable=False)
+            self.offsets.append(offset)
+
+    def restore(self, producers: Producers) -> int | None:
+        """Fill `producers` from the newest good snapshot, and give its offset; bad ones are removed."""
+        while self.offsets:
+            offset = self.offsets[-1]
+            try:
+                restored = unpack_snapshot(self._files.read_all(self.path(offset)))
+            except (CorruptLog, FileNotFoundError):
+                self._files.remove(self.path(self.offsets.pop()))
+                continue
+            for producer_id, producer in restored:
+                producers.restore(producer_id, producer)
+            return offset
+        return None
+
+    def remove(self, which: Callable[[int], bool]) -> None:
+        for offset in filter(which, self.offsets):
+            self._files.remove(self.path(offset))
+        self.offsets = [offset for offset in self.offsets if not which(offset)]

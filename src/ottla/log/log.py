@@ -1,0 +1,538 @@
+"""One partition's log: a row of segments, appended at one end and removed at the other.
+
+`ottla.log.recovery.open_log` makes one from a folder. Everything here runs on one thread; what is slow (syncing,
+unlinking) is handed out as jobs that touch no state.
+"""
+
+from __future__ import annotations
+
+import errno
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from ottla.log.aborted import AbortedTransaction
+from ottla.log.epochs import LeaderEpochs
+from ottla.log.errors import CorruptLog, OffsetOutOfRange, StorageFailed, UnexpectedOffset
+from ottla.log.files import Buffer, FileRange, Files
+from ottla.log.flush import Flush
+from ottla.log.producers import CompletedTransaction, Marker, Origin, Producers
+from ottla.log.segment import (
+    ABORTED_INDEX,
+    DELETED,
+    INDEX,
+    LARGEST_RELATIVE_OFFSET,
+    TIME_INDEX,
+    Segment,
+)
+from ottla.log.snapshot import Snapshots
+from ottla.log.topic_config import TopicConfig
+from ottla.records.batch import (
+    CONTROL,
+    BatchHeader,
+    CorruptBatch,
+    check_batch,
+    stamp_offset_and_epoch,
+)
+from ottla.records.build import read_marker
+
+NEVER = 1 << 62
+_FULL_DISK = {errno.ENOSPC, errno.EDQUOT}
+
+
+class Appended(NamedTuple):
+    """Where a batch went; a duplicate tells where it went the first time."""
+
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    duplicate: bool = False
+
+
+class Log:
+    def __init__(
+        self,
+        files: Files,
+        folder: str,
+        config: TopicConfig,
+        *,
+        segments: list[Segment],
+        epochs: LeaderEpochs,
+        producers: Producers,
+        snapshots: Snapshots,
+        log_start_offset: int,
+        end_offset: int,
+        recovery_point: int,
+    ) -> None:
+        self.files = files
+        self.folder = folder
+        self.config = config
+        self.segments = segments
+        self.epochs = epochs
+        self.producers = producers
+        self.log_start_offset = log_start_offset
+        self.end_offset = end_offset
+        self.high_watermark = log_start_offset
+        self.recovery_point = recovery_point
+        self.failure: str | None = None
+        self.layout_version = 0  # rises when sealed segments change, so that compaction knows
+        self.before_truncation: Callable[[int], None] = lambda _recovery_point: None
+        self.snapshots = snapshots
+        self._bases = [segment.base_offset for segment in segments]
+        self._folder_changed = True
+        self._truncations = 0
+        self._doomed: list[tuple[int, list[str]]] = []
+        self._active = segments[-1]
+        self._roll_after_timestamp = NEVER
+        self._flushed_ms = self._active.created_ms
+
+    def __repr__(self) -> str:
+        return f"<Log {self.folder}, {self.log_start_offset} to {self.end_offset}>"
+
+    @property
+    def active(self) -> Segment:
+        return self._active
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self.segments)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to where every transaction is decided and replicated."""
+        unstable = self.producers.first_unstable_offset
+        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+
+    def advance_high_watermark(self, offset: int) -> None:
+        self.high_watermark = max(self.log_start_offset, min(offset, self.end_offset))
+        self.producers.replicated(self.high_watermark)
+
+    # Appending
+
+    def append(
+        self,
+        batch: bytearray | memoryview,
+        header: BatchHeader,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        origin: Origin = Origin.CLIENT,
+        new_epoch_starts_at_zero: bool = False,
+    ) -> Appended:
+        """Write one validated batch as the leader does, giving it its offset and epoch in place."""
+        if self.failure is not None:
+            raise StorageFailed(self.failure)
+        has_producer = header.producer_id >= 0 and header.producer_epoch >= 0
+        marker = None
+        if has_producer:
+            if header.attributes & CONTROL:
+                marker = self._checked_marker(batch, header)
+            else:
+                known = self.producers.find_duplicate(header) if origin is Origin.CLIENT else None
+                if known is not None:
+                    return Appended(known.base_offset, known.last_offset, known.timestamp, duplicate=True)
+                self.producers.check(header, origin, new_epoch_starts_at_zero=new_epoch_starts_at_zero)
+        size = len(batch)
+        base_offset = self.end_offset
+        last_offset = base_offset + header.last_offset_delta
+        max_timestamp = header.max_timestamp
+        if self._must_roll(size, last_offset, max_timestamp, now_ms):
+            self.roll(now_ms)
+        if leader_epoch != self.epochs.latest:
+            self._assign_epoch(leader_epoch, base_offset)
+        stamp_offset_and_epoch(batch, 0, base_offset, header.length, leader_epoch)
+        active = self._active
+        position = self._write(batch)
+        active.note_batch(position, size, last_offset, max_timestamp)
+        if position == 0:
+            self._age_from(max_timestamp)
+        self.end_offset = last_offset + 1
+        if has_producer:
+            self._note_producer(header, base_offset, marker)
+        return Appended(base_offset, last_offset, max_timestamp)
+
+    def append_replicated(self, records: memoryview, now_ms: int) -> int:
+        """Write batches as the leader gave them, which must continue this log; how many bytes were taken.
+
+        A cut batch at the end is left out, as a fetch may end within one.
+        """
+        if self.failure is not None:
+            raise StorageFailed(self.failure)
+        position = 0
+        for start, header, marker in self._checked(records):
+            batch = records[start : start + header.size]
+            if self._must_roll(header.size, header.last_offset, header.max_timestamp, now_ms):
+                self.roll(now_ms)
+            if header.leader_epoch > self.epochs.latest:
+                self._assign_epoch(header.leader_epoch, header.base_offset)
+            at = self._write(batch)
+            self._active.note_batch(at, header.size, header.last_offset, header.max_timestamp)
+            if at == 0:
+                self._age_from(header.max_timestamp)
+            self.end_offset = header.next_offset
+            if header.producer_id >= 0:
+                self._note_producer(header, header.base_offset, marker)
+            position = start + header.size
+        return position
+
+    def _checked(self, records: memoryview) -> list[tuple[int, BatchHeader, Marker | None]]:
+        """The whole batches in `records`; raises before anything is written if one is not as it must be."""
+        checked = []
+        position, next_offset = 0, self.end_offset
+        while position < len(records):
+            try:
+                header = check_batch(records, position)
+            except CorruptBatch as error:
+                if position and len(records) - position < self._announced(records, position):
+                    break
+                raise CorruptLog(f"records at offset {next_offset}: {error}") from None
+            if header.base_offset < next_offset:
+                raise UnexpectedOffset(f"offset {header.base_offset} came, {next_offset} was due")
+            marker = None
+            if header.attributes & CONTROL and header.producer_id >= 0:
+                marker = Marker(*read_marker(records[position : position + header.size]))
+            checked.append((position, header, marker))
+            position += header.size
+            next_offset = header.next_offset
+        return checked
+
+    @staticmethod
+    def _announced(records: memoryview, position: int) -> int:
+        """How many bytes the batch at `position` says it has."""
+        if len(records) - position < 12:
+            return 12
+        return int.from_bytes(records[position + 8 : position + 12], signed=True) + 12
+
+    def _checked_marker(self, batch: Buffer, header: BatchHeader) -> Marker:
+        marker = Marker(*read_marker(batch))
+        self.producers.check_marker(header.producer_id, header.producer_epoch, marker)
+        return marker
+
+    def _write(self, data: Buffer) -> int:
+        try:
+            return self._active.append(data)
+        except OSError as error:
+            if error.errno not in _FULL_DISK:
+                self.failure = f"{self.folder}: {error}"
+            raise StorageFailed(f"{self.folder}: {error}") from error
+
+    def _assign_epoch(self, epoch: int, start_offset: int) -> None:
+        try:
+            self.epochs.assign(epoch, start_offset)
+        except OSError as error:
+            raise StorageFailed(f"{self.folder}: {error}") from error
+
+    def _note_producer(self, header: BatchHeader, base_offset: int, marker: Marker | None) -> None:
+        if marker is None:
+            if not header.attributes & CONTROL:
+                self.producers.appended(header, base_offset)
+            return
+        completed = self.producers.marked(header, base_offset, marker)
+        if completed is not None and completed.aborted:
+            self.note_aborted(self._active, completed)
+
+    def note_aborted(self, segment: Segment, completed: CompletedTransaction) -> None:
+        stable_offset = self.producers.stable_offset_after(completed)
+        segment.aborted.append(
+            AbortedTransaction(
+                completed.producer_id, completed.first_offset, completed.last_offset, stable_offset
+            )
+        )
+
+    # Rolling
+
+    def _must_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+        active, config = self._active, self.config
+        if active.size_bytes == 0:
+            return False
+        return (
+            active.size_bytes + size > config.segment_bytes
+            or max_timestamp > self._roll_after_timestamp
+            or last_offset - active.base_offset > LARGEST_RELATIVE_OFFSET
+            or (len(active.offset_index) + 1) * 8 > config.segment_index_bytes
+            or (len(active.time_index) + 2) * 12 > config.segment_index_bytes
+            or (self._roll_after_timestamp == NEVER and self._aged(now_ms))
+        )
+
+    def _age_from(self, timestamp: int) -> None:
+        """A segment is rolled by the time of its records: `segment.ms` after that of its first batch."""
+        lifetime = self.config.segment_ms - self._jitter_ms()
+        self._roll_after_timestamp = timestamp + lifetime if timestamp >= 0 else NEVER
+
+    def _aged(self, now_ms: int) -> bool:
+        """Whether the active segment is due by the clock, for one whose records have no time."""
+        first = self._active.first_timestamp()
+        if first is not None and first >= 0:
+            self._age_from(first)
+            return False
+        return now_ms - self._active.created_ms > self.config.segment_ms - self._jitter_ms()
+
+    def _jitter_ms(self) -> int:
+        """A part of `segment.jitter.ms` that differs between logs but not between two looks at one."""
+        jitter = self.config.segment_jitter_ms
+        return hash((self.folder, self._active.base_offset)) % jitter if jitter else 0
+
+    def roll(self, now_ms: int) -> None:
+        """Seal the active segment and start the next one at the end of the log."""
+        if self._active.size_bytes == 0:
+            return
+        try:
+            self._active.write_indexes()
+            self.snapshots.take(self.end_offset, self.producers)
+            segment = self._new_segment(self.end_offset, now_ms)
+        except OSError as error:
+            raise StorageFailed(f"{self.folder}: {error}") from error
+        self._add_segment(segment)
+
+    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
+        segment = Segment(
+            self.files,
+            self.folder,
+            base_offset,
+            created_ms=now_ms,
+            index_interval_bytes=self.config.index_interval_bytes,
+        )
+        segment.append(b"")
+        return segment
+
+    def _add_segment(self, segment: Segment) -> None:
+        self.segments.append(segment)
+        self._bases.append(segment.base_offset)
+        self._active = segment
+        self._folder_changed = True
+        self._roll_after_timestamp = NEVER
+
+    # Reading
+
+    def read(self, offset: int, max_bytes: int, bound: int, *, whole_batch: bool = True) -> FileRange | None:
+        """Bytes of batches from the one that holds `offset` on, all below the offset `bound`.
+
+        None when there is nothing to read there (yet). The first batch may begin below `offset`.
+        """
+        if not self.log_start_offset <= offset <= self.end_offset:
+            raise OffsetOutOfRange(
+                f"offset {offset} is not within {self.log_start_offset} and {self.end_offset}"
+            )
+        if offset >= bound:
+            return None
+        segments = self.segments
+        number = bisect_right(self._bases, offset) - 1
+        for number in range(max(number, 0), len(segments)):
+            segment = segments[number]
+            following = self._bases[number + 1] if number + 1 < len(segments) else self.end_offset
+            end_position = segment.size_bytes if bound >= following else segment.position_of(bound)
+            found = segment.read(offset, max_bytes, end_position, whole_batch=whole_batch)
+            if found is not None:
+                return found
+            if bound <= following:
+                return None
+        return None
+
+    def segments_from(self, offset: int) -> Iterator[Segment]:
+        """The segments that may hold `offset` or what comes after it."""
+        number = max(bisect_right(self._bases, offset) - 1, 0)
+        yield from self.segments[number:]
+
+    def aborted_transactions(self, offset: int, bound: int) -> list[AbortedTransaction]:
+        """The aborted transactions with records from `offset` on and below `bound`."""
+        found = []
+        for segment in self.segments_from(offset):
+            for entry in segment.aborted.entries:
+                if entry.last_offset >= offset and entry.first_offset < bound:
+                    found.append(entry)
+                if entry.last_stable_offset >= bound:
+                    return found
+        return found
+
+    # Flushing
+
+    def flush_is_due(self, now_ms: int) -> bool:
+        """Whether `flush.messages` or `flush.ms` ask for a flush now."""
+        unflushed = self.end_offset - self.recovery_point
+        return unflushed > 0 and (
+            unflushed >= self.config.flush_messages or now_ms - self._flushed_ms >= self.config.flush_ms
+        )
+
+    def begin_flush(self) -> Flush | None:
+        """The work of bringing all that was appended so far to the disk; None if it is there."""
+        if self.failure is not None:
+            raise StorageFailed(self.failure)
+        if self.recovery_point >= self.end_offset and not (self._folder_changed or self.epochs.unsynced):
+            return None
+        unflushed = list(self.segments_from(self.recovery_point))
+        paths = [
+            segment.path(kind) for segment in unflushed[:-1] for kind in (INDEX, TIME_INDEX, ABORTED_INDEX)
+        ]
+        if self.epochs.unsynced:
+            paths.append(self.epochs.path)
+        folder = self.folder if self._folder_changed or self.epochs.unsynced else None
+        self._folder_changed = self.epochs.unsynced = False
+        open_files = [segment.file for segment in unflushed]
+        return Flush(self.files, self.end_offset, open_files, paths, folder, self._truncations)
+
+    def end_flush(self, flush: Flush, now_ms: int, error: OSError | None = None) -> None:
+        """Take note of how a flush ended. One that failed is never tried again: the pages may be gone."""
+        if error is not None:
+            self.failure = f"{self.folder}: {error}"
+            raise StorageFailed(self.failure) from error
+        self._flushed_ms = now_ms
+        if flush.truncations == self._truncations:
+            self.recovery_point = max(self.recovery_point, flush.up_to_offset)
+
+    def flush(self, now_ms: int) -> None:
+        """Begin, run and end a flush here and now."""
+        flush = self.begin_flush()
+        if flush is None:
+            return
+        try:
+            flush.run()
+        except OSError as error:
+            self.end_flush(flush, now_ms, error)
+        self.end_flush(flush, now_ms)
+
+    # Truncating and removing
+
+    def truncate_to(self, offset: int, now_ms: int) -> None:
+        """Drop all records from `offset` on, with the whole batch that holds it."""
+        if offset >= self.end_offset:
+            return
+        if offset <= self.segments[0].base_offset:
+            self.truncate_fully(offset, now_ms)
+            return
+        self._lower_recovery_point(offset)
+        while self._active.base_offset >= offset:
+            self._remove_last()
+        found = self._active.locate(offset)
+        if found is None:
+            end_offset = offset
+        else:
+            position, _, base_offset = found
+            end_offset = min(offset, base_offset)
+            self._active.cut(position, end_offset)
+        self._ended_at(end_offset)
+        self.rebuild_producers()
+
+    def truncate_fully(self, offset: int, now_ms: int) -> None:
+        """Drop everything and go on at `offset`."""
+        self._lower_recovery_point(offset)
+        while self.segments:
+            self._remove_last()
+        self._add_segment(self._new_segment(offset, now_ms))
+        self.epochs.clear()
+        self.log_start_offset = offset
+        self._ended_at(offset)
+        self.producers.clear()
+
+    def _lower_recovery_point(self, offset: int) -> None:
+        """What will be overwritten must be scanned again after a crash, and the disk must know that first."""
+        self._truncations += 1
+        self.layout_version += 1
+        if offset < self.recovery_point:
+            self.recovery_point = offset
+            self.before_truncation(offset)
+
+    def _remove_last(self) -> None:
+        segment = self.segments.pop()
+        self._bases.pop()
+        segment.close()
+        for path in segment.paths():
+            self.files.remove(path)
+        self._folder_changed = True
+        if self.segments:
+            self._active = self.segments[-1]
+
+    def _ended_at(self, end_offset: int) -> None:
+        self.snapshots.remove(lambda taken: taken > end_offset)
+        self.epochs.truncate_from_end(end_offset)
+        self.files.sync_folder(self.folder)
+        self.end_offset = end_offset
+        self.log_start_offset = min(self.log_start_offset, end_offset)
+        self.high_watermark = min(self.high_watermark, end_offset)
+        self.recovery_point = min(self.recovery_point, end_offset)
+        self._roll_after_timestamp = NEVER
+
+    def advance_log_start(self, offset: int, now_ms: int) -> None:
+        """Let the log start at `offset`; segments that lie wholly before it go."""
+        if offset <= self.log_start_offset:
+            return
+        if offset > self.high_watermark:
+            raise OffsetOutOfRange(f"offset {offset} is beyond the high watermark {self.high_watermark}")
+        self.log_start_offset = offset
+        self.epochs.truncate_from_start(offset)
+
+    def remove_first(self, count: int, now_ms: int) -> None:
+        """Remove the oldest segments; their files go after `file.delete.delay.ms`, for readers' sake."""
+        removed = self.segments[:count]
+        if count == len(self.segments):
+            self.roll(now_ms)
+        del self.segments[:count], self._bases[:count]
+        start = self.segments[0].base_offset
+        if start > self.log_start_offset:
+            self.log_start_offset = start
+            self.epochs.truncate_from_start(start)
+        self.high_watermark = max(self.high_watermark, self.log_start_offset)
+        self.snapshots.remove(lambda taken: taken < start)
+        self.doom(removed, now_ms)
+
+    def replace_segments(self, old: list[Segment], new: list[Segment], now_ms: int) -> None:
+        """Put compacted segments (complete and synced, with the swap suffix) in the place of their sources."""
+        first = self.segments.index(old[0])
+        new_bases = {segment.base_offset for segment in new}
+        self.segments[first : first + len(old)] = new
+        self._bases = [segment.base_offset for segment in self.segments]
+        gone = {segment.base_offset for segment in old} - new_bases
+        self.snapshots.remove(lambda taken: taken in gone)
+        self.doom(old, now_ms)
+        for segment in new:
+            segment.change_suffix("")
+        self._folder_changed = True
+
+    def doom(self, segments: list[Segment], now_ms: int) -> None:
+        """Rename the files of segments out of the way; they are removed later."""
+        self.layout_version += 1
+        for segment in segments:
+            segment.change_suffix(DELETED, log_last=True)
+            segment.close()
+            self._doomed.append((now_ms + self.config.file_delete_delay_ms, segment.paths()))
+        self._folder_changed = True
+
+    def due_removals(self, now_ms: int) -> list[str]:
+        """Files to remove now, on any thread; each is handed out once."""
+        due = [paths for when, paths in self._doomed if when <= now_ms]
+        self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
+        return [path for paths in due for path in paths]
+
+    # Finding the producers again
+
+    def rebuild_producers(self) -> None:
+        """Find the producers from the newest snapshot and the batches behind it."""
+        self.producers.clear()
+        start = self.snapshots.restore(self.producers)
+        start = self.log_start_offset if start is None else start
+        for segment in self.segments_from(start):
+            for position, header in segment.batches(segment.position_of(start)):
+                self.replay(segment, position, header)
+        self.producers.replicated(self.high_watermark)
+
+    def replay(self, segment: Segment, position: int, header: BatchHeader) -> CompletedTransaction | None:
+        """Let the producers know of a batch that is in the log; the transaction it ends, if it ends one."""
+        if header.producer_id < 0 or header.producer_epoch < 0:
+            return None
+        if not header.attributes & CONTROL:
+            self.producers.appended(header, header.base_offset)
+        elif header.count:  # compaction may have emptied the marker of a transaction that is gone
+            marker = Marker(*read_marker(segment.read_batch(position, header.size)))
+            return self.producers.marked(header, header.base_offset, marker)
+        return None
+
+    # The end
+
+    def close(self, now_ms: int) -> None:
+        """Flush and write everything that makes the next opening quick."""
+        if self.failure is None:
+            self._active.write_indexes()
+            if self.end_offset > 0:
+                self.snapshots.take(self.end_offset, self.producers)
+            self.flush(now_ms)
+        for segment in self.segments:
+            segment.close()

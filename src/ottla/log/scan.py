@@ -1,0 +1,107 @@
+"""Reading a segment batch by batch, checking everything: what recovery and `ottla log verify` stand on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from ottla.log.segment import LARGEST_RELATIVE_OFFSET, Segment
+from ottla.records.batch import (
+    ATTRIBUTES_AT,
+    HEADER,
+    HEADER_SIZE,
+    LEAST_LENGTH,
+    MAGIC,
+    PREFIX_SIZE,
+    BatchHeader,
+)
+
+CHUNK_BYTES = 4 << 20
+
+
+class Fault(NamedTuple):
+    """Where a segment stops being sound, and why."""
+
+    position: int
+    reason: str
+
+
+class SegmentScan:
+    """Iterate over (position, header, batch) of the sound batches from the start of a segment.
+
+    Iteration ends at the end of the file or at the first fault, which is then in `fault`. The batch is a view of
+    a buffer that the next step reuses.
+    """
+
+    def __init__(self, segment: Segment, *, next_offset: int | None = None, leader_epoch: int = -1) -> None:
+        """`next_offset` and `leader_epoch` are what the log had reached before this segment."""
+        self.segment = segment
+        self.next_offset = segment.base_offset if next_offset is None else max(next_offset, segment.base_offset)
+        self.leader_epoch = leader_epoch
+        self.position = 0
+        self.fault: Fault | None = None
+
+    def __iter__(self) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+        file, end = self.segment.file, self.segment.size_bytes
+        buffer = memoryview(bytearray(min(CHUNK_BYTES, end)))
+        unpack = HEADER.unpack_from
+        while self.position < end:
+            start = self.position
+            filled = file.read_into(start, buffer[: min(len(buffer), end - start)])
+            at = 0
+            while filled - at >= HEADER_SIZE:
+                header = BatchHeader._make(unpack(buffer, at))
+                size = header.length + PREFIX_SIZE
+                if size > filled - at and self._plausible(header, end - start - at):
+                    break  # not whole in the buffer: read on from here
+                batch = buffer[at : at + size]
+                reason = self._reason_against(header, batch)
+                if reason:
+                    self.fault = Fault(start + at, reason)
+                    return
+                self.next_offset = header.next_offset
+                self.leader_epoch = header.leader_epoch
+                at += size
+                self.position = start + at
+                yield start + at - size, header, batch
+            if at == 0:
+                needed = self._needed(buffer[:filled], end - start)
+                if needed <= filled:
+                    self.fault = Fault(start, f"{end - start} bytes are not a whole batch")
+                    return
+                if needed > len(buffer):
+                    buffer = memoryview(bytearray(needed))
+
+    @staticmethod
+    def _plausible(header: BatchHeader, left: int) -> bool:
+        return header.length >= LEAST_LENGTH and header.magic == MAGIC and header.length + PREFIX_SIZE <= left
+
+    @staticmethod
+    def _needed(view: memoryview, left: int) -> int:
+        """How large a buffer the batch at the start of `view` needs; 0 where there is none."""
+        if len(view) < HEADER_SIZE:
+            return HEADER_SIZE if left >= HEADER_SIZE else 0
+        size = HEADER.unpack_from(view)[1] + PREFIX_SIZE
+        return size if size <= left else 0
+
+    def _reason_against(self, header: BatchHeader, batch: memoryview) -> str | None:
+        if header.length < LEAST_LENGTH:
+            return f"batch length {header.length} is below the least of {LEAST_LENGTH}"
+        if header.magic != MAGIC:
+            return f"magic is {header.magic}, not {MAGIC}"
+        if len(batch) < header.size:
+            return f"the batch says {header.size} bytes, {len(batch)} are left"
+        crc = crc32c(batch[ATTRIBUTES_AT:])
+        if crc != header.crc:
+            return f"checksum is {crc:#010x}, the header says {header.crc:#010x}"
+        if header.base_offset < self.next_offset:
+            return f"base offset {header.base_offset} comes where {self.next_offset} was due"
+        if header.last_offset_delta < 0 or header.count < 0:
+            return f"last offset delta {header.last_offset_delta} or count {header.count} is negative"
+        if header.last_offset - self.segment.base_offset > LARGEST_RELATIVE_OFFSET:
+            return f"last offset {header.last_offset} is too far from the segment's {self.segment.base_offset}"
+        if header.leader_epoch < self.leader_epoch:
+            return f"leader epoch {header.leader_epoch} follows {self.leader_epoch}"
+        return None

@@ -1,0 +1,205 @@
+# The C types of codec.py, and the C twins of memory.py. Read codec.py first; nothing here adds behaviour.
+cimport cython
+from cpython cimport array
+from cpython.buffer cimport PyBuffer_IsContiguous
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
+from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.memoryview cimport PyMemoryView_GET_BUFFER
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy, memset
+
+ctypedef const uint8_t* octets_t
+ctypedef (Py_ssize_t, int64_t, int64_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t) fields_t
+
+
+cdef inline octets_t octets(memoryview view) except? NULL:
+    if not PyBuffer_IsContiguous(PyMemoryView_GET_BUFFER(view), b"C"):
+        raise BufferError("the buffer is not contiguous")
+    return <octets_t> PyMemoryView_GET_BUFFER(view).buf
+
+cdef inline uint8_t* writable(bytearray out) noexcept:
+    return <uint8_t*> PyByteArray_AS_STRING(out)
+
+cdef inline int32_t* int32s(array.array numbers) noexcept:
+    return <int32_t*> numbers.data.as_chars
+
+cdef inline int64_t* int64s(array.array numbers) noexcept:
+    return <int64_t*> numbers.data.as_chars
+
+cdef inline int resize(bytearray out, Py_ssize_t size) except -1:
+    return PyByteArray_Resize(out, size)
+
+cdef inline int resize_numbers(array.array numbers, Py_ssize_t count) except -1:
+    return array.resize(numbers, count)
+
+cdef inline void copy(uint8_t* out, Py_ssize_t position, bytes source, Py_ssize_t size) noexcept:
+    memcpy(out + position, PyBytes_AS_STRING(source), size)
+
+cdef inline void copy_range(uint8_t* out, Py_ssize_t position, octets_t data, Py_ssize_t start, Py_ssize_t size) noexcept:
+    memcpy(out + position, data + start, size)
+
+cdef inline void fill_ones(uint8_t* out, Py_ssize_t start, Py_ssize_t end) noexcept:
+    memset(out + start, 0xff, end - start)
+
+cdef inline int64_t wrapping_add(int64_t left, int64_t right) noexcept:
+    return <int64_t> (<uint64_t> left + <uint64_t> right)
+
+cdef inline int64_t wrapping_subtract(int64_t left, int64_t right) noexcept:
+    return <int64_t> (<uint64_t> left - <uint64_t> right)
+
+cdef inline int64_t int64(object number) except? -1:
+    return number
+
+
+@cython.final
+@cython.no_gc
+@cython.freelist(256)
+cdef class Record:
+    cdef readonly int64_t offset
+    cdef readonly int64_t timestamp
+    cdef readonly object key
+    cdef readonly object value
+    cdef readonly tuple headers
+
+
+# Reading.
+@cython.locals(raw=uint64_t, byte=uint64_t, shift=int)
+cdef (int64_t, Py_ssize_t) read_varint(octets_t data, Py_ssize_t position, Py_ssize_t end) noexcept
+
+@cython.locals(raw=uint64_t, byte=uint64_t, shift=int)
+cdef (int64_t, Py_ssize_t) read_varlong(octets_t data, Py_ssize_t position, Py_ssize_t end) noexcept
+
+@cython.locals(timestamp_delta=int64_t, offset_delta=int64_t, size=int64_t, key_at=Py_ssize_t, key_size=int64_t,
+               value_at=Py_ssize_t, value_size=int64_t, header_count=int64_t, headers_at=Py_ssize_t)
+cdef fields_t parse_record(octets_t data, Py_ssize_t position, Py_ssize_t end) noexcept
+
+@cython.locals(size=int64_t)
+cdef Py_ssize_t skip_headers(octets_t data, Py_ssize_t position, Py_ssize_t end, Py_ssize_t count) noexcept
+
+@cython.locals(pairs=list, size=int64_t, name=bytes)
+cdef tuple read_headers(octets_t data, Py_ssize_t position, Py_ssize_t end, Py_ssize_t count)
+
+cdef int check_count(Py_ssize_t count, Py_ssize_t size) except -1
+cdef int check_end(Py_ssize_t position, Py_ssize_t size, Py_ssize_t count) except -1
+
+@cython.locals(view=memoryview, data=octets_t, end=Py_ssize_t, position=Py_ssize_t, index=Py_ssize_t,
+               fixed_timestamp=bint, timestamp=int64_t, offset=int64_t, timestamp_delta=int64_t, offset_delta=int64_t,
+               next_position=Py_ssize_t, key_at=Py_ssize_t, key_size=Py_ssize_t, value_at=Py_ssize_t,
+               value_size=Py_ssize_t, headers_at=Py_ssize_t, header_count=Py_ssize_t, record=Record, records=list)
+cpdef list decode_records(object area, Py_ssize_t count, int64_t base_offset, int64_t base_timestamp,
+                          object log_append_time=*, int64_t start_offset=*)
+
+@cython.locals(view=memoryview, data=octets_t, end=Py_ssize_t, position=Py_ssize_t, index=Py_ssize_t,
+               timestamp_delta=int64_t, offset_delta=int64_t, next_position=Py_ssize_t, key_at=Py_ssize_t,
+               key_size=Py_ssize_t, value_at=Py_ssize_t, value_size=Py_ssize_t, headers_at=Py_ssize_t,
+               header_count=Py_ssize_t, least=int64_t, most=int64_t, null_key=Py_ssize_t, in_order=bint)
+cpdef object scan_records(object area, Py_ssize_t count)
+
+@cython.locals(view=memoryview, data=octets_t, end=Py_ssize_t, position=Py_ssize_t, index=Py_ssize_t,
+               timestamp_delta=int64_t, offset_delta=int64_t, next_position=Py_ssize_t, key_at=Py_ssize_t,
+               key_size=Py_ssize_t, value_at=Py_ssize_t, value_size=Py_ssize_t, headers_at=Py_ssize_t,
+               header_count=Py_ssize_t, entries=list)
+cpdef list decode_keys(object area, Py_ssize_t count)
+
+@cython.locals(view=memoryview, data=octets_t, end=Py_ssize_t, position=Py_ssize_t, index=Py_ssize_t,
+               timestamp_delta=int64_t, offset_delta=int64_t, next_position=Py_ssize_t, key_at=Py_ssize_t,
+               key_size=Py_ssize_t, value_at=Py_ssize_t, value_size=Py_ssize_t, headers_at=Py_ssize_t,
+               header_count=Py_ssize_t, out=bytearray, target="uint8_t*", size=Py_ssize_t, kept=Py_ssize_t,
+               most=int64_t)
+cpdef tuple retain_records(object area, Py_ssize_t count, bytes keep, int64_t timestamp_shift=*)
+
+@cython.locals(old_delta=int64_t, delta=int64_t, rest=Py_ssize_t, body=Py_ssize_t)
+cdef Py_ssize_t move_timestamp(uint8_t* target, Py_ssize_t size, octets_t data, Py_ssize_t position, Py_ssize_t end,
+                               int64_t shift) noexcept
+
+
+# Writing.
+@cython.locals(raw=uint64_t, size=Py_ssize_t)
+cdef Py_ssize_t varint_size(int64_t value) noexcept
+
+@cython.locals(raw=uint64_t)
+cdef Py_ssize_t put_varint(uint8_t* out, Py_ssize_t position, int64_t value) noexcept
+
+cdef bytes as_bytes(object value)
+
+@cython.locals(size=Py_ssize_t)
+cdef Py_ssize_t put_sized(uint8_t* out, Py_ssize_t position, bytes value) noexcept
+
+@cython.locals(parts=list, part=bytes, out=bytearray, target="uint8_t*", size=Py_ssize_t, position=Py_ssize_t)
+cdef bytes encode_headers(object headers)
+
+
+@cython.final
+cdef class AreaWriter:
+    cdef bytearray out
+    cdef Py_ssize_t position
+    cdef Py_ssize_t capacity
+
+    @cython.locals(key_size=Py_ssize_t, value_size=Py_ssize_t, headers_size=Py_ssize_t, body=Py_ssize_t,
+                   position=Py_ssize_t, target="uint8_t*")
+    cdef int put(self, int64_t timestamp_delta, int64_t offset_delta, bytes key, bytes value, bytes headers) except -1
+    cdef int grow(self, Py_ssize_t size) except -1
+    cdef bytearray finish(self)
+
+
+@cython.locals(items=list, area=AreaWriter, index=Py_ssize_t)
+cpdef bytearray encode_values(object values, Py_ssize_t reserve_bytes=*)
+
+@cython.locals(items=list, key_items=list, timestamp_items=list, header_items=list, delta_items=list,
+               area=AreaWriter, index=Py_ssize_t, count=Py_ssize_t, timestamp_delta=int64_t)
+cpdef bytearray encode_columns(object values, object keys=*, object timestamps=*, object headers=*,
+                               object offset_deltas=*, int64_t base_timestamp=*, Py_ssize_t reserve_bytes=*)
+
+@cython.locals(items=list, area=AreaWriter, index=Py_ssize_t)
+cpdef bytearray encode_records(object records, int64_t base_timestamp, Py_ssize_t reserve_bytes=*)
+
+
+# Columns.
+@cython.final
+cdef class BinaryColumn:
+    cdef Py_ssize_t rows
+    cdef Py_ssize_t size
+    cdef Py_ssize_t null_count
+    cdef Py_ssize_t row_capacity
+    cdef Py_ssize_t byte_capacity
+    cdef bytearray validity
+    cdef array.array offsets
+    cdef bytearray data
+
+    cdef int check_room(self, Py_ssize_t size) except -1
+    @cython.locals(used=Py_ssize_t)
+    cdef int reserve(self, Py_ssize_t rows, Py_ssize_t size) except -1
+    cdef void append(self, octets_t data, Py_ssize_t start, Py_ssize_t size) noexcept
+    cdef int cut(self, Py_ssize_t rows) except -1
+    cdef object finish(self)
+
+
+@cython.final
+cdef class Columns:
+    cdef readonly bint with_headers
+    cdef readonly Py_ssize_t rows
+    cdef Py_ssize_t capacity
+    cdef array.array offsets
+    cdef array.array timestamps
+    cdef BinaryColumn keys
+    cdef BinaryColumn values
+    cdef array.array header_offsets
+    cdef BinaryColumn header_names
+    cdef BinaryColumn header_values
+
+    cdef int _begin(self) except -1
+    @cython.locals(view=memoryview, end=Py_ssize_t, first_row=Py_ssize_t)
+    cpdef append_batch(self, object area, Py_ssize_t count, int64_t base_offset, int64_t base_timestamp,
+                       object log_append_time=*, int64_t start_offset=*)
+    cdef int _reserve(self, Py_ssize_t count, Py_ssize_t size) except -1
+    @cython.locals(fixed_timestamp=bint, timestamp=int64_t, offsets="int64_t*", timestamps="int64_t*",
+                   keys=BinaryColumn, values=BinaryColumn, position=Py_ssize_t, index=Py_ssize_t, offset=int64_t,
+                   timestamp_delta=int64_t, offset_delta=int64_t, next_position=Py_ssize_t, key_at=Py_ssize_t,
+                   key_size=Py_ssize_t, value_at=Py_ssize_t, value_size=Py_ssize_t, headers_at=Py_ssize_t,
+                   header_count=Py_ssize_t)
+    cdef int _fill(self, octets_t data, Py_ssize_t end, Py_ssize_t count, int64_t base_offset, int64_t base_timestamp,
+                   object log_append_time, int64_t start_offset) except -1
+    @cython.locals(size=int64_t, name=bytes)
+    cdef int _append_headers(self, octets_t data, Py_ssize_t position, Py_ssize_t end, Py_ssize_t count) except -1
+    cdef int _cut(self, Py_ssize_t rows) except -1
+    cpdef finish(self)

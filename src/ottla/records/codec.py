@@ -1,0 +1,790 @@
+"""Records inside a batch: to bytes, from bytes, into Arrow-shaped columns.
+
+This is the one module that is compiled: codec.pxd gives it C types, and where it was not compiled the same
+text runs as Python. So it is written plainly: integers that fit 64 bits, positions instead of cursors, every
+bound checked before a byte is read. An "area" is the records part of a batch, uncompressed.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ottla.records.batch import Buffer, CorruptBatch
+
+try:
+    import cython
+except ModuleNotFoundError:
+    from ottla.records import memory as cython  # type: ignore[no-redef]
+
+if not cython.compiled:
+    from ottla.records.memory import (
+        copy,
+        copy_range,
+        fill_ones,
+        int32s,
+        int64,
+        int64s,
+        octets,
+        resize,
+        resize_numbers,
+        wrapping_add,
+        wrapping_subtract,
+        writable,
+    )
+
+COMPILED = cython.compiled
+
+Header = tuple[str, bytes | None]
+RecordTuple = tuple[int, Buffer | None, Buffer | None, Iterable[tuple[str, Buffer | None]]]
+
+LEAST_RECORD_BYTES = 7  # seven fields of one byte each
+MOST_RECORD_BYTES = 0x7FFFFFFF
+MOST_COLUMN_BYTES = 0x7FFFFFFF  # Arrow's offsets are 32 bits wide
+LEAST_INT64 = -0x8000000000000000
+MOST_INT64 = 0x7FFFFFFFFFFFFFFF
+
+# What can be wrong with a record. The reader returns these in place of the next position.
+BAD_SIZE, BAD_TIMESTAMP, BAD_OFFSET, BAD_KEY, BAD_VALUE, BAD_HEADERS, NOT_FILLED = -1, -2, -3, -4, -5, -6, -7
+FAULTS = {
+    BAD_SIZE: "its size does not fit the batch",
+    BAD_TIMESTAMP: "its timestamp is cut or too long",
+    BAD_OFFSET: "its offset is cut or too long",
+    BAD_KEY: "its key does not fit the record",
+    BAD_VALUE: "its value does not fit the record",
+    BAD_HEADERS: "its headers do not fit the record",
+    NOT_FILLED: "its fields do not fill its size",
+}
+
+
+class ColumnsFull(OverflowError):
+    """The columns cannot take this batch: finish them and begin new ones."""
+
+
+class Record:
+    """One record as a reader gets it. Not to be changed."""
+
+    __slots__ = ("headers", "key", "offset", "timestamp", "value")
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+
+    def __init__(
+        self,
+        offset: int,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: tuple[Header, ...] = (),
+    ) -> None:
+        self.offset = offset
+        self.timestamp = timestamp
+        self.key = key
+        self.value = value
+        self.headers = headers
+
+    def _fields(self) -> tuple[int, int, bytes | None, bytes | None, tuple[Header, ...]]:
+        return self.offset, self.timestamp, self.key, self.value, self.headers
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Record):
+            return NotImplemented
+        return self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        return hash(self._fields())
+
+    def __repr__(self) -> str:
+        return (
+            f"Record(offset={self.offset}, timestamp={self.timestamp}, key={self.key!r}, "
+            f"value={self.value!r}, headers={self.headers!r})"
+        )
+
+    def __reduce__(self) -> tuple[type[Record], tuple[object, ...]]:
+        return Record, self._fields()
+
+
+class Scan(NamedTuple):
+    """What validation asks of an area; delta bounds are of no meaning when it holds no records."""
+
+    least_timestamp_delta: int
+    most_timestamp_delta: int
+    first_null_key: int  # index of the record, -1 for none
+    is_in_order: bool  # offset deltas are 0, 1, 2, ...
+
+
+class KeyEntry(NamedTuple):
+    offset_delta: int
+    key: bytes | None
+    is_tombstone: bool
+
+
+# Reading. Faults come back as values, for a C function that cannot raise costs nothing to call.
+
+
+def read_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
+    """A signed number of at most 32 bits, and the position behind it: -1 when it is cut or too long."""
+    if position < end and data[position] < 0x80:
+        raw = data[position]
+        return (raw >> 1) ^ -(raw & 1), position + 1
+    raw = 0
+    for shift in range(0, 35, 7):
+        if position >= end:
+            return 0, -1
+        byte = data[position]
+        position += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            raw &= 0xFFFFFFFF
+            return (raw >> 1) ^ -(raw & 1), position
+    return 0, -1
+
+
+def read_varlong(data: bytes, position: int, end: int) -> tuple[int, int]:
+    """A signed number of at most 64 bits, likewise."""
+    raw = 0
+    for shift in range(0, 70, 7):
+        if position >= end:
+            return 0, -1
+        byte = data[position]
+        position += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            raw &= 0xFFFFFFFFFFFFFFFF
+            return (raw >> 1) ^ -(raw & 1), position
+    return 0, -1
+
+
+def parse_record(
+    data: bytes, position: int, end: int
+) -> tuple[int, int, int, int, int, int, int, int, int]:
+    """Where the parts of the record at `position` are, all of them checked.
+
+    Next position (negative: a fault), timestamp delta, offset delta, key at, key size, value at, value size,
+    headers at, header count. A size below 0 is null.
+    """
+    size, position = read_varint(data, position, end)
+    if position < 0 or size < 1 or size > end - position:
+        return BAD_SIZE, 0, 0, 0, 0, 0, 0, 0, 0
+    end = position + size
+    timestamp_delta, position = read_varlong(data, position + 1, end)  # the byte before it is unused
+    if position < 0:
+        return BAD_TIMESTAMP, 0, 0, 0, 0, 0, 0, 0, 0
+    offset_delta, position = read_varint(data, position, end)
+    if position < 0:
+        return BAD_OFFSET, 0, 0, 0, 0, 0, 0, 0, 0
+    key_size, key_at = read_varint(data, position, end)
+    if key_at < 0 or key_size > end - key_at:
+        return BAD_KEY, 0, 0, 0, 0, 0, 0, 0, 0
+    value_size, value_at = read_varint(data, key_at + key_size if key_size > 0 else key_at, end)
+    if value_at < 0 or value_size > end - value_at:
+        return BAD_VALUE, 0, 0, 0, 0, 0, 0, 0, 0
+    header_count, headers_at = read_varint(data, value_at + value_size if value_size > 0 else value_at, end)
+    if headers_at < 0 or header_count < 0:
+        return BAD_HEADERS, 0, 0, 0, 0, 0, 0, 0, 0
+    position = skip_headers(data, headers_at, end, header_count) if header_count else headers_at
+    if position < 0:
+        return BAD_HEADERS, 0, 0, 0, 0, 0, 0, 0, 0
+    if position != end:
+        return NOT_FILLED, 0, 0, 0, 0, 0, 0, 0, 0
+    return end, timestamp_delta, offset_delta, key_at, key_size, value_at, value_size, headers_at, header_count
+
+
+def skip_headers(data: bytes, position: int, end: int, count: int) -> int:
+    """The position behind `count` headers, -1 if they do not fit."""
+    if count > (end - position) // 2:
+        return -1
+    for _ in range(count):
+        size, position = read_varint(data, position, end)
+        if position < 0 or size < 0 or size > end - position:
+            return -1
+        size, position = read_varint(data, position + size, end)
+        if position < 0 or size > end - position:
+            return -1
+        if size > 0:
+            position += size
+    return position
+
+
+def read_headers(data: bytes, position: int, end: int, count: int) -> tuple[Header, ...]:
+    """Headers that parse_record has checked. A name that is not UTF-8 is repaired, as Java does."""
+    pairs: list[Header] = []
+    for _ in range(count):
+        size, position = read_varint(data, position, end)
+        name = data[position : position + size]
+        size, position = read_varint(data, position + size, end)
+        if size < 0:
+            pairs.append((name.decode("utf-8", "replace"), None))
+        else:
+            pairs.append((name.decode("utf-8", "replace"), data[position : position + size]))
+            position += size
+    return tuple(pairs)
+
+
+def malformed(index: int, fault: int) -> CorruptBatch:
+    return CorruptBatch(f"record {index} of the batch: {FAULTS[fault]}")
+
+
+def check_count(count: int, size: int) -> None:
+    """Refuse a count that cannot be true before anything is made for it."""
+    if count < 0 or count > size // LEAST_RECORD_BYTES:
+        raise CorruptBatch(f"{count} records do not fit in {size} bytes")
+
+
+def check_end(position: int, size: int, count: int) -> None:
+    if position != size:
+        raise CorruptBatch(f"{size - position} bytes follow the last of {count} records")
+
+
+def decode_records(
+    area: Buffer,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    log_append_time: int | None = None,
+    start_offset: int = LEAST_INT64,
+) -> list[Record]:
+    """The records from `start_offset` on. `log_append_time` takes the place of each one's own timestamp."""
+    view = memoryview(area)
+    data = octets(view)
+    end = view.nbytes
+    check_count(count, end)
+    fixed_timestamp = log_append_time is not None
+    timestamp = 0
+    if log_append_time is not None:
+        timestamp = int64(log_append_time)
+    position = 0
+    records: list[Record] = []
+    for index in range(count):
+        (
+            next_position, timestamp_delta, offset_delta, key_at, key_size, value_at, value_size, headers_at,
+            header_count,
+        ) = parse_record(data, position, end)  # fmt: skip
+        if next_position < 0:
+            raise malformed(index, next_position)
+        position = next_position
+        offset = wrapping_add(base_offset, offset_delta)
+        if offset < start_offset:
+            continue
+        if not fixed_timestamp:
+            timestamp = wrapping_add(base_timestamp, timestamp_delta)
+        record = Record.__new__(Record)
+        record.offset = offset
+        record.timestamp = timestamp
+        record.key = data[key_at : key_at + key_size] if key_size >= 0 else None
+        record.value = data[value_at : value_at + value_size] if value_size >= 0 else None
+        record.headers = read_headers(data, headers_at, position, header_count) if header_count else ()
+        records.append(record)
+    check_end(position, end, count)
+    return records
+
+
+def scan_records(area: Buffer, count: int) -> Scan:
+    """See that exactly `count` whole records fill the area, and what validation must know of them."""
+    view = memoryview(area)
+    data = octets(view)
+    end = view.nbytes
+    check_count(count, end)
+    least = MOST_INT64
+    most = LEAST_INT64
+    null_key = -1
+    in_order = True
+    position = 0
+    for index in range(count):
+        (
+            next_position, timestamp_delta, offset_delta, key_at, key_size, value_at, value_size, headers_at,
+            header_count,
+        ) = parse_record(data, position, end)  # fmt: skip
+        if next_position < 0:
+            raise malformed(index, next_position)
+        position = next_position
+        least = min(least, timestamp_delta)
+        most = max(most, timestamp_delta)
+        if key_size < 0 and null_key < 0:
+            null_key = index
+        if offset_delta != index:
+            in_order = False
+    check_end(position, end, count)
+    return Scan(least, most, null_key, in_order)
+
+
+def decode_keys(area: Buffer, count: int) -> list[KeyEntry]:
+    """What compaction looks at, for each record."""
+    view = memoryview(area)
+    data = octets(view)
+    end = view.nbytes
+    check_count(count, end)
+    position = 0
+    entries: list[KeyEntry] = []
+    for index in range(count):
+        (
+            next_position, timestamp_delta, offset_delta, key_at, key_size, value_at, value_size, headers_at,
+            header_count,
+        ) = parse_record(data, position, end)  # fmt: skip
+        if next_position < 0:
+            raise malformed(index, next_position)
+        position = next_position
+        key = data[key_at : key_at + key_size] if key_size >= 0 else None
+        entries.append(KeyEntry(offset_delta, key, value_size < 0))
+    check_end(position, end, count)
+    return entries
+
+
+def retain_records(
+    area: Buffer, count: int, keep: bytes, timestamp_shift: int = 0
+) -> tuple[bytearray, int, int]:
+    """Only the records whose byte in `keep` is not 0; how many; and their highest timestamp delta.
+
+    `timestamp_shift` is what the base timestamp grew by: each delta shrinks by it.
+    """
+    view = memoryview(area)
+    data = octets(view)
+    end = view.nbytes
+    check_count(count, end)
+    if len(keep) != count:
+        raise ValueError(f"a decision for {len(keep)} records, the batch has {count}")
+    out = bytearray()
+    resize(out, end + 15 * count)  # a shifted delta may take 10 bytes, and then the size 5
+    target = writable(out)
+    size = 0
+    kept = 0
+    most = LEAST_INT64
+    position = 0
+    for index in range(count):
+        (
+            next_position, timestamp_delta, offset_delta, key_at, key_size, value_at, value_size, headers_at,
+            header_count,
+        ) = parse_record(data, position, end)  # fmt: skip
+        if next_position < 0:
+            raise malformed(index, next_position)
+        if keep[index]:
+            if timestamp_shift == 0:
+                copy_range(target, size, data, position, next_position - position)
+                size += next_position - position
+            else:
+                size = move_timestamp(target, size, data, position, next_position, timestamp_shift)
+            kept += 1
+            most = max(most, wrapping_subtract(timestamp_delta, timestamp_shift))
+        position = next_position
+    check_end(position, end, count)
+    resize(out, size)
+    return out, kept, most
+
+
+def move_timestamp(target: bytearray, size: int, data: bytes, position: int, end: int, shift: int) -> int:
+    """Copy a checked record with its timestamp delta moved back by `shift`; the new size of `target`."""
+    old_delta, position = read_varint(data, position, end)
+    old_delta, rest = read_varlong(data, position + 1, end)
+    delta = wrapping_subtract(old_delta, shift)
+    body = 1 + varint_size(delta) + end - rest
+    size = put_varint(target, size, body)
+    target[size] = data[position]
+    size = put_varint(target, size + 1, delta)
+    copy_range(target, size, data, rest, end - rest)
+    return size + end - rest
+
+
+# Writing.
+
+
+def varint_size(value: int) -> int:
+    raw = value
+    raw <<= 1
+    if value < 0:
+        raw = ~raw
+    size = 1
+    while raw >= 0x80:
+        raw >>= 7
+        size += 1
+    return size
+
+
+def put_varint(out: bytearray, position: int, value: int) -> int:
+    """Write a signed number of any width; the position behind it."""
+    raw = value
+    raw <<= 1
+    if value < 0:
+        raw = ~raw
+    while raw >= 0x80:
+        out[position] = (raw & 0x7F) | 0x80
+        raw >>= 7
+        position += 1
+    out[position] = raw
+    return position + 1
+
+
+def as_bytes(value: Buffer | None) -> bytes | None:
+    if value is None or type(value) is bytes:
+        return value
+    return bytes(memoryview(value))  # not bytes(value): that would take a number for a size
+
+
+def put_sized(out: bytearray, position: int, value: bytes | None) -> int:
+    """Write a key, a value or a name behind its size; the position behind it."""
+    if value is None:
+        return put_varint(out, position, -1)
+    size = len(value)
+    position = put_varint(out, position, size)
+    copy(out, position, value, size)
+    return position + size
+
+
+def encode_headers(headers: Iterable[tuple[str, Buffer | None]]) -> bytes:
+    """The end of a record: the number of headers, and the headers."""
+    parts: list[bytes | None] = []
+    size = 5
+    for name, value in headers:
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a header is a str, not {type(name).__name__}")
+        part: bytes | None = name.encode()
+        parts.append(part)
+        size += 5 + len(part or b"")
+        part = as_bytes(value)
+        parts.append(part)
+        size += 5 + len(part or b"")
+    out = bytearray()
+    resize(out, size)
+    target = writable(out)
+    position = put_varint(target, 0, len(parts) // 2)
+    for part in parts:
+        position = put_sized(target, position, part)
+    return bytes(out[:position])
+
+
+NO_HEADERS = b"\0"
+
+
+class AreaWriter:
+    """An area as it grows, behind room left free for a header."""
+
+    def __init__(self, reserve_bytes: int, expected_bytes: int) -> None:
+        self.out = bytearray()
+        self.position = reserve_bytes
+        self.capacity = reserve_bytes + expected_bytes
+        resize(self.out, self.capacity)
+
+    def put(
+        self, timestamp_delta: int, offset_delta: int, key: bytes | None, value: bytes | None, headers: bytes
+    ) -> None:
+        key_size = len(key) if key is not None else -1
+        value_size = len(value) if value is not None else -1
+        headers_size = len(headers)
+        body = 1 + varint_size(timestamp_delta) + varint_size(offset_delta) + headers_size
+        body += varint_size(key_size) + varint_size(value_size)
+        body += (key_size if key_size > 0 else 0) + (value_size if value_size > 0 else 0)
+        if body > MOST_RECORD_BYTES:
+            raise ValueError(f"a record of {body} bytes is above the most of {MOST_RECORD_BYTES}")
+        if self.position + body + 5 > self.capacity:
+            self.grow(body + 5)
+        target = writable(self.out)
+        position = put_varint(target, self.position, body)
+        target[position] = 0  # attributes: none are in use
+        position = put_varint(target, position + 1, timestamp_delta)
+        position = put_varint(target, position, offset_delta)
+        position = put_sized(target, position, key)
+        position = put_sized(target, position, value)
+        copy(target, position, headers, headers_size)
+        self.position = position + headers_size
+
+    def grow(self, size: int) -> None:
+        self.capacity = 2 * self.capacity + size
+        resize(self.out, self.capacity)
+
+    def finish(self) -> bytearray:
+        resize(self.out, self.position)
+        return self.out
+
+
+def expected_bytes(first: Buffer | None, count: int) -> int:
+    """A first guess at an area's size, from its first value."""
+    return count * ((len(first) if first is not None else 0) + 16)
+
+
+def encode_values(values: Iterable[Buffer | None], reserve_bytes: int = 0) -> bytearray:
+    """An area of records that have only a value: no key, no headers, the batch's timestamp."""
+    items = values if type(values) is list else list(values)
+    area = AreaWriter(reserve_bytes, expected_bytes(items[0], len(items)) if items else 0)
+    for index in range(len(items)):
+        area.put(0, index, None, as_bytes(items[index]), NO_HEADERS)
+    return area.finish()
+
+
+def encode_columns(
+    values: Iterable[Buffer | None],
+    keys: Iterable[Buffer | None] | None = None,
+    timestamps: Iterable[int] | None = None,
+    headers: Iterable[Iterable[tuple[str, Buffer | None]]] | None = None,
+    offset_deltas: Iterable[int] | None = None,
+    base_timestamp: int = 0,
+    reserve_bytes: int = 0,
+) -> bytearray:
+    """An area from parallel sequences; offset deltas are 0, 1, 2, ... unless they are given."""
+    items = list(values)
+    count = len(items)
+    key_items = None if keys is None else list(keys)
+    timestamp_items = None if timestamps is None else list(timestamps)
+    header_items = None if headers is None else list(headers)
+    delta_items = None if offset_deltas is None else list(offset_deltas)
+    for others in (key_items, timestamp_items, header_items, delta_items):
+        if others is not None and len(others) != count:
+            raise ValueError(f"{count} values, but {len(others)} keys, timestamps, headers or deltas")
+    area = AreaWriter(reserve_bytes, expected_bytes(items[0], count) if items else 0)
+    timestamp_delta = 0
+    for index in range(count):
+        if timestamp_items is not None:
+            timestamp_delta = wrapping_subtract(int64(timestamp_items[index]), base_timestamp)
+        area.put(
+            timestamp_delta,
+            index if delta_items is None else int64(delta_items[index]),
+            None if key_items is None else as_bytes(key_items[index]),
+            as_bytes(items[index]),
+            NO_HEADERS if header_items is None else encode_headers(header_items[index]),
+        )
+    return area.finish()
+
+
+def encode_records(
+    records: Iterable[RecordTuple], base_timestamp: int, reserve_bytes: int = 0
+) -> bytearray:
+    """An area from tuples of timestamp, key, value, headers."""
+    items = records if type(records) is list else list(records)
+    area = AreaWriter(reserve_bytes, expected_bytes(items[0][2], len(items)) if items else 0)
+    for index in range(len(items)):
+        timestamp, key, value, headers = items[index]
+        area.put(
+            wrapping_subtract(int64(timestamp), base_timestamp),
+            index,
+            as_bytes(key),
+            as_bytes(value),
+            encode_headers(headers) if headers else NO_HEADERS,
+        )
+    return area.finish()
+
+
+# Columns.
+
+
+class Binary(NamedTuple):
+    """The three buffers of an Arrow binary (or string) array."""
+
+    validity: memoryview | None  # one bit a row, least bit first; None when no row is null
+    offsets: memoryview  # int32, one more than rows
+    data: memoryview
+    null_count: int
+
+
+class Headers(NamedTuple):
+    """An Arrow list<struct<key: string, value: binary>>, without nulls but in `values`."""
+
+    offsets: memoryview  # int32, one more than rows
+    count: int
+    names: Binary
+    values: Binary
+
+
+class ColumnBuffers(NamedTuple):
+    rows: int
+    offsets: memoryview  # int64
+    timestamps: memoryview  # int64
+    keys: Binary
+    values: Binary
+    headers: Headers | None
+
+
+class BinaryColumn:
+    """A binary array as it grows. Rows and bytes are reserved first, then appended without a check."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.size = 0
+        self.null_count = 0
+        self.row_capacity = 0
+        self.byte_capacity = 0
+        self.validity = bytearray()
+        self.offsets = array("i", [0])
+        self.data = bytearray()
+
+    def check_room(self, size: int) -> None:
+        if self.size + size > MOST_COLUMN_BYTES:
+            raise ColumnsFull(f"a column of {self.size} bytes cannot take {size} more")
+
+    def reserve(self, rows: int, size: int) -> None:
+        if self.rows + rows > self.row_capacity:
+            used = len(self.validity)
+            self.row_capacity = max(self.rows + rows, 2 * self.row_capacity)
+            resize_numbers(self.offsets, self.row_capacity + 1)
+            resize(self.validity, self.row_capacity // 8 + 1)
+            fill_ones(writable(self.validity), used, len(self.validity))
+        if self.size + size > self.byte_capacity:
+            self.byte_capacity = max(self.size + size, 2 * self.byte_capacity)
+            resize(self.data, self.byte_capacity)
+
+    def append(self, data: bytes, start: int, size: int) -> None:
+        if size >= 0:
+            copy_range(writable(self.data), self.size, data, start, size)
+            self.size += size
+        else:
+            writable(self.validity)[self.rows >> 3] &= ~(1 << (self.rows & 7)) & 0xFF
+            self.null_count += 1
+        self.rows += 1
+        int32s(self.offsets)[self.rows] = self.size
+
+    def cut(self, rows: int) -> None:
+        """Take back every row from `rows` on."""
+        for row in range(rows, self.rows):
+            bit = 1 << (row & 7)
+            if not self.validity[row >> 3] & bit:
+                self.validity[row >> 3] |= bit
+                self.null_count -= 1
+        self.rows = rows
+        self.size = self.offsets[rows]
+
+    def finish(self) -> Binary:
+        resize_numbers(self.offsets, self.rows + 1)
+        resize(self.validity, (self.rows + 7) // 8)
+        resize(self.data, self.size)
+        validity = memoryview(self.validity) if self.null_count else None
+        return Binary(validity, memoryview(self.offsets), memoryview(self.data), self.null_count)
+
+
+class Columns:
+    """Records as columns, batch after batch, in buffers that Arrow takes as they are.
+
+    pyarrow.Array.from_buffers wraps what finish() gives without a copy. A batch that is refused, because it
+    is corrupt or would not fit, leaves the columns as they were.
+    """
+
+    def __init__(self, with_headers: bool = False) -> None:
+        self.with_headers = with_headers
+        self._begin()
+
+    def _begin(self) -> None:
+        self.rows = 0
+        self.capacity = 0
+        self.offsets = array("q")
+        self.timestamps = array("q")
+        self.keys = BinaryColumn()
+        self.values = BinaryColumn()
+        self.header_offsets = array("i", [0])
+        self.header_names = BinaryColumn()
+        self.header_values = BinaryColumn()
+
+    def append_batch(
+        self,
+        area: Buffer,
+        count: int,
+        base_offset: int,
+        base_timestamp: int,
+        log_append_time: int | None = None,
+        start_offset: int = LEAST_INT64,
+    ) -> None:
+        """Append the records from `start_offset` on; ColumnsFull when a column would pass 2 GiB."""
+        view = memoryview(area)
+        end = view.nbytes
+        check_count(count, end)
+        self._reserve(count, end)
+        first_row = self.rows
+        try:
+            self._fill(octets(view), end, count, base_offset, base_timestamp, log_append_time, start_offset)
+        except CorruptBatch:
+            self._cut(first_row)
+            raise
+
+    def _reserve(self, count: int, size: int) -> None:
+        self.keys.check_room(size)
+        self.values.check_room(size)
+        self.header_names.check_room(size)
+        self.header_values.check_room(size)
+        self.keys.reserve(count, size)
+        self.values.reserve(count, size)
+        if self.rows + count > self.capacity:
+            self.capacity = max(self.rows + count, 2 * self.capacity)
+            resize_numbers(self.offsets, self.capacity)
+            resize_numbers(self.timestamps, self.capacity)
+            if self.with_headers:
+                resize_numbers(self.header_offsets, self.capacity + 1)
+
+    def _fill(
+        self,
+        data: bytes,
+        end: int,
+        count: int,
+        base_offset: int,
+        base_timestamp: int,
+        log_append_time: int | None,
+        start_offset: int,
+    ) -> None:
+        fixed_timestamp = log_append_time is not None
+        timestamp = 0
+        if log_append_time is not None:
+            timestamp = int64(log_append_time)
+        offsets = int64s(self.offsets)
+        timestamps = int64s(self.timestamps)
+        keys = self.keys
+        values = self.values
+        position = 0
+        for index in range(count):
+            (
+                next_position, timestamp_delta, offset_delta, key_at, key_size, value_at, value_size,
+                headers_at, header_count,
+            ) = parse_record(data, position, end)  # fmt: skip
+            if next_position < 0:
+                raise malformed(index, next_position)
+            position = next_position
+            offset = wrapping_add(base_offset, offset_delta)
+            if offset < start_offset:
+                continue
+            if not fixed_timestamp:
+                timestamp = wrapping_add(base_timestamp, timestamp_delta)
+            offsets[self.rows] = offset
+            timestamps[self.rows] = timestamp
+            keys.append(data, key_at, key_size)
+            values.append(data, value_at, value_size)
+            if self.with_headers:
+                self._append_headers(data, headers_at, position, header_count)
+            self.rows += 1
+        check_end(position, end, count)
+
+    def _append_headers(self, data: bytes, position: int, end: int, count: int) -> None:
+        self.header_values.reserve(count, end - position)
+        for _ in range(count):
+            size, position = read_varint(data, position, end)
+            name = data[position : position + size]
+            if not name.isascii():
+                name = name.decode("utf-8", "replace").encode()
+            self.header_names.reserve(1, len(name))
+            self.header_names.append(name, 0, len(name))
+            size, position = read_varint(data, position + size, end)
+            self.header_values.append(data, position, size)
+            if size > 0:
+                position += size
+        int32s(self.header_offsets)[self.rows + 1] = self.header_names.rows
+
+    def _cut(self, rows: int) -> None:
+        self.rows = rows
+        self.keys.cut(rows)
+        self.values.cut(rows)
+        if self.with_headers:
+            header_rows = self.header_offsets[rows]
+            self.header_names.cut(header_rows)
+            self.header_values.cut(header_rows)
+
+    def finish(self) -> ColumnBuffers:
+        """The columns; and begin new ones."""
+        resize_numbers(self.offsets, self.rows)
+        resize_numbers(self.timestamps, self.rows)
+        headers = None
+        if self.with_headers:
+            resize_numbers(self.header_offsets, self.rows + 1)
+            count = self.header_names.rows
+            names = self.header_names.finish()
+            headers = Headers(memoryview(self.header_offsets), count, names, self.header_values.finish())
+        offsets, timestamps = memoryview(self.offsets), memoryview(self.timestamps)
+        keys, values = self.keys.finish(), self.values.finish()
+        buffers = ColumnBuffers(self.rows, offsets, timestamps, keys, values, headers)
+        self._begin()
+        return buffers

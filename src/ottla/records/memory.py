@@ -1,0 +1,77 @@
+"""The few steps the codec takes on raw memory, in plain Python.
+
+codec.pxd has the same functions in C, and the compiled codec takes them from there. The codec is written so
+that a pointer and a bytes object read alike: both are indexed and sliced.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+compiled = False  # stands in for cython.compiled where Cython is not installed
+
+_SIGN = 1 << 63
+_WRAP = 1 << 64
+
+
+def octets(view: memoryview) -> bytes:
+    """The bytes behind a view, to read."""
+    if not view.c_contiguous:
+        raise BufferError("the buffer is not contiguous")
+    return bytes(view)
+
+
+def writable(out: bytearray) -> bytearray:
+    """The bytes of `out`, to write; good until the next resize."""
+    return out
+
+
+def int32s(numbers: array[int]) -> array[int]:
+    return numbers
+
+
+def int64s(numbers: array[int]) -> array[int]:
+    return numbers
+
+
+def resize(out: bytearray, size: int) -> None:
+    """Cut `out`, or grow it by bytes that are to be written before they are read."""
+    if size > len(out):
+        out.extend(bytes(size - len(out)))
+    else:
+        del out[size:]
+
+
+def resize_numbers(numbers: array[int], count: int) -> None:
+    if count > len(numbers):
+        numbers.frombytes(bytes((count - len(numbers)) * numbers.itemsize))
+    else:
+        del numbers[count:]
+
+
+def copy(out: bytearray, position: int, source: bytes, size: int) -> None:
+    out[position : position + size] = source
+
+
+def copy_range(out: bytearray, position: int, data: bytes, start: int, size: int) -> None:
+    out[position : position + size] = data[start : start + size]
+
+
+def fill_ones(out: bytearray, start: int, end: int) -> None:
+    out[start:end] = b"\xff" * (end - start)
+
+
+def wrapping_add(left: int, right: int) -> int:
+    """The sum as 64 bits hold it: hostile bytes may ask for more."""
+    return (left + right + _SIGN) % _WRAP - _SIGN
+
+
+def wrapping_subtract(left: int, right: int) -> int:
+    return (left - right + _SIGN) % _WRAP - _SIGN
+
+
+def int64(number: int) -> int:
+    """`number` itself, if 64 bits hold it."""
+    if not -_SIGN <= number < _SIGN:
+        raise OverflowError("the number does not fit in 64 bits")
+    return number

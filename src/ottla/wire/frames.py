@@ -1,0 +1,63 @@
+"""Whole frames: header and body, with the size in front when written, without it when read."""
+
+from __future__ import annotations
+
+import struct
+from typing import cast
+
+from ottla.wire.apis import Api
+from ottla.wire.header import (
+    RequestHeader,
+    has_tagged_response_header,
+    read_correlation_id,
+    read_request_header,
+    request_header_bytes,
+    response_body_position,
+)
+from ottla.wire.parts import Buffer, Part, part_size_bytes
+from ottla.wire.registry import REQUESTS, RESPONSES
+from ottla.wire.schema import Request, Response
+
+_SIZE = struct.Struct(">i")
+_RESPONSE = struct.Struct(">ii")
+_TAGGED_RESPONSE = struct.Struct(">iix")
+
+
+def encode_request(header: RequestHeader, request: Request) -> list[Part]:
+    """The parts of a frame, ready to be sent: one piece, unless the request carries records."""
+    parts = request.writers[header.version](request)
+    first = request_header_bytes(header)
+    size_bytes = len(first) + _total_bytes(parts)
+    parts[0] = b"".join((_SIZE.pack(size_bytes), first, cast(bytes, parts[0])))
+    return parts
+
+
+def encode_response(correlation_id: int, response: Response, version: int) -> list[Part]:
+    """The parts of a frame, ready to be sent: one piece, unless the response carries records."""
+    parts = response.writers[version](response)
+    head = _TAGGED_RESPONSE if has_tagged_response_header(response.api, version) else _RESPONSE
+    size_bytes = head.size - _SIZE.size + _total_bytes(parts)
+    parts[0] = head.pack(size_bytes, correlation_id) + cast(bytes, parts[0])
+    return parts
+
+
+def _total_bytes(parts: list[Part]) -> int:
+    return len(cast(bytes, parts[0])) if len(parts) == 1 else sum(map(part_size_bytes, parts))
+
+
+def decode_request(frame: Buffer) -> tuple[RequestHeader, Request]:
+    header = read_request_header(frame)
+    return header, decode_request_body(header, frame)
+
+
+def decode_request_body(header: RequestHeader, frame: Buffer) -> Request:
+    """The body behind a header that was read first. Bytes behind the body are ignored, as Kafka does."""
+    reader = REQUESTS[header.api.key].readers[header.version]
+    return cast(Request, reader(frame, header.body_position)[0])
+
+
+def decode_response(frame: Buffer, api: Api, version: int) -> tuple[int, Response]:
+    """The correlation id and the body of the answer to a request of this API and version."""
+    correlation_id = read_correlation_id(frame)
+    reader = RESPONSES[api.key].readers[version]
+    return correlation_id, cast(Response, reader(frame, response_body_position(frame, api, version))[0])

@@ -1,0 +1,84 @@
+"""The headers of requests and responses. They are read alone, before anything is known of the body."""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from ottla.wire.apis import API_VERSIONS, BY_KEY, Api
+from ottla.wire.parts import Buffer
+from ottla.wire.protocol_error import ProtocolError
+from ottla.wire.varint import read_uvarint, skip_tags
+
+_REQUEST = struct.Struct(">hhih")
+_CORRELATION_ID = struct.Struct(">i")
+
+
+class RequestHeader(NamedTuple):
+    api: Api
+    version: int
+    correlation_id: int
+    client_id: str | None
+    body_position: int = 0
+    """Where the body starts in the frame that the header was read from."""
+
+
+def read_request_header(frame: Buffer) -> RequestHeader:
+    """Reads the header of a frame (without its size). The version may be one that the API does not have."""
+    try:
+        key, version, correlation_id, length = _REQUEST.unpack_from(frame)
+        api = BY_KEY.get(key)
+        if api is None:
+            raise ProtocolError(f"unknown API {key}")
+        position = _REQUEST.size
+        client_id = None
+        # The client id keeps its old length in flexible versions, so that this much can always be read.
+        if length >= 0:
+            position += length
+            if position > len(frame):
+                raise ProtocolError(f"request header: client id of {length} bytes does not fit")
+            client_id = str(frame[_REQUEST.size : position], "utf-8")
+        if version >= api.flexible:
+            position = _skip_tag_section(frame, position)
+    except (struct.error, IndexError) as error:
+        raise ProtocolError(f"request header: {len(frame)} bytes are too few") from error
+    except UnicodeDecodeError as error:
+        raise ProtocolError("request header: client id is not UTF-8") from error
+    return RequestHeader(api, version, correlation_id, client_id, position)
+
+
+def request_header_bytes(header: RequestHeader) -> bytes:
+    api, version, correlation_id, client_id, _ = header
+    encoded = b"" if client_id is None else client_id.encode()
+    length = -1 if client_id is None else len(encoded)
+    tags = b"\0" if version >= api.flexible else b""
+    return _REQUEST.pack(api.key, version, correlation_id, length) + encoded + tags
+
+
+def read_correlation_id(frame: Buffer) -> int:
+    """Tells which request a response (without its size) answers: only then is known how to read it."""
+    try:
+        (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
+    except struct.error as error:
+        raise ProtocolError(f"response header: {len(frame)} bytes are too few") from error
+    return int(correlation_id)
+
+
+def response_body_position(frame: Buffer, api: Api, version: int) -> int:
+    """Where the body of a response starts in its frame."""
+    if not has_tagged_response_header(api, version):
+        return _CORRELATION_ID.size
+    try:
+        return _skip_tag_section(frame, _CORRELATION_ID.size)
+    except IndexError as error:
+        raise ProtocolError(f"response header: {len(frame)} bytes are too few") from error
+
+
+def has_tagged_response_header(api: Api, version: int) -> bool:
+    # Whoever asks for ApiVersions cannot know yet which versions the other side has.
+    return version >= api.flexible and api is not API_VERSIONS
+
+
+def _skip_tag_section(frame: Buffer, position: int) -> int:
+    count, position = read_uvarint(frame, position)
+    return skip_tags(frame, position, count) if count else position

@@ -1,0 +1,1 @@
+"""Every message, a file an API; and the records of the coordinators."""

@@ -1,0 +1,47 @@
+"""DeleteAcls (31), versions 1 to 3: removes the access rules that match.
+
+1 has patterns; 2 is flexible; 3 knows of users as resources.
+"""
+
+from __future__ import annotations
+
+from ottla.wire import apis
+from ottla.wire.schema import Request, Response, Struct
+from ottla.wire.types import Int16, Int32, Int8, String
+
+
+class DeleteAclsFilter(Struct):
+    resource_type_filter: Int8
+    resource_name_filter: String | None
+    pattern_type_filter: Int8 = 3
+    principal_filter: String | None
+    host_filter: String | None
+    operation: Int8
+    permission_type: Int8
+
+
+class DeleteAclsRequest(Request, api=apis.DELETE_ACLS):
+    filters: list[DeleteAclsFilter]
+
+
+class DeleteAclsMatchingAcl(Struct):
+    error_code: Int16
+    error_message: String | None = None
+    resource_type: Int8
+    resource_name: String
+    pattern_type: Int8 = 3
+    principal: String
+    host: String
+    operation: Int8
+    permission_type: Int8
+
+
+class DeleteAclsFilterResult(Struct):
+    error_code: Int16
+    error_message: String | None = None
+    matching_acls: list[DeleteAclsMatchingAcl]
+
+
+class DeleteAclsResponse(Response, api=apis.DELETE_ACLS):
+    throttle_time_ms: Int32 = 0
+    filter_results: list[DeleteAclsFilterResult]

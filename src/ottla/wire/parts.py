@@ -1,0 +1,32 @@
+"""What an encoded message is made of: bytes, and ranges of files that nobody has read yet."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeAlias, TypeGuard
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class FileRange(Protocol):
+    """A run of bytes in an open file, to be sent by the kernel. The wire looks only at its size."""
+
+    @property
+    def file(self) -> int:
+        """The descriptor of the open file."""
+
+    @property
+    def position(self) -> int: ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+
+Part: TypeAlias = Buffer | FileRange
+
+
+def is_buffer(part: Part) -> TypeGuard[Buffer]:
+    return isinstance(part, bytes | bytearray | memoryview)
+
+
+def part_size_bytes(part: Part) -> int:
+    return len(part) if is_buffer(part) else part.size_bytes  # type: ignore[union-attr]

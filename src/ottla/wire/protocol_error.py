@@ -1,0 +1,7 @@
+"""The one exception of this room."""
+
+from __future__ import annotations
+
+
+class ProtocolError(ValueError):
+    """Bytes that are not what Kafka's protocol says they are. Whoever sent them is not to be trusted further."""

@@ -1,0 +1,31 @@
+"""Kafka's ids: 16 raw bytes on the wire, 22 characters of URL-safe base64 wherever people read them."""
+
+from __future__ import annotations
+
+import binascii
+
+ZERO_UUID = bytes(16)
+"""Stands for "no id" wherever an id may be missing."""
+
+_STANDARD = "+/"
+_URL_SAFE = "-_"
+_TO_URL_SAFE = str.maketrans(_STANDARD, _URL_SAFE)
+_TO_STANDARD = str.maketrans(_URL_SAFE, _STANDARD, _STANDARD)
+
+
+def uuid_text(uuid: bytes) -> str:
+    """The form that Kafka's tools print and its metadata stores."""
+    if len(uuid) != 16:
+        raise ValueError(f"an id has 16 bytes, not {len(uuid)}")
+    return binascii.b2a_base64(uuid, newline=False).decode().rstrip("=").translate(_TO_URL_SAFE)
+
+
+def parse_uuid(text: str) -> bytes:
+    """The 16 bytes of an id that was printed by uuid_text or by Kafka."""
+    try:
+        uuid = binascii.a2b_base64(text.translate(_TO_STANDARD) + "==", strict_mode=True)
+    except binascii.Error:
+        uuid = b""
+    if len(uuid) != 16 or len(text) != 22:
+        raise ValueError(f"not an id of 22 base64url characters: {text!r}")
+    return uuid
