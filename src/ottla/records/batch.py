@@ -53,7 +53,7 @@ _UINT32 = struct.Struct(">I")
 _STAMP = struct.Struct(">qii")
 
 
-class CorruptBatch(ValueError):
+class CorruptBatch(ValueError):  # noqa: N818
     """The bytes are not a whole, sound record batch."""
 
 
@@ -70,7 +70,7 @@ class BatchHeader(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    count: int
+    count: int  # type: ignore[assignment]
 
     @property
     def size(self) -> int:
@@ -158,7 +158,9 @@ def check_batch(buffer: Buffer, position: int = 0) -> BatchHeader:
     if crc != header.crc:
         raise CorruptBatch(f"checksum is {crc:#010x}, the header says {header.crc:#010x}")
     if header.last_offset_delta < 0 or header.count < 0:
-        raise CorruptBatch(f"last offset delta {header.last_offset_delta} and count {header.count} are negative")
+        raise CorruptBatch(
+            f"last offset delta {header.last_offset_delta} and count {header.count} are negative"
+        )
     return header
 
 

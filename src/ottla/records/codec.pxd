@@ -9,7 +9,22 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 ctypedef const uint8_t* octets_t
-ctypedef (Py_ssize_t, int64_t, int64_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t) fields_t
+
+cdef struct Fields:
+    Py_ssize_t end
+    int64_t timestamp_delta
+    int64_t offset_delta
+    Py_ssize_t key_at
+    Py_ssize_t key_size
+    Py_ssize_t value_at
+    Py_ssize_t value_size
+    Py_ssize_t headers_at
+    Py_ssize_t header_count
+
+cdef Py_ssize_t BAD_SIZE, BAD_TIMESTAMP, BAD_OFFSET, BAD_KEY, BAD_VALUE, BAD_HEADERS, NOT_FILLED
+cdef Py_ssize_t LEAST_RECORD_BYTES, MOST_RECORD_BYTES, MOST_COLUMN_BYTES
+cdef uint64_t BITS_32, BITS_64
+cdef bytes NO_HEADERS
 
 
 cdef inline octets_t octets(memoryview view) except? NULL:
@@ -63,6 +78,8 @@ cdef class Record:
 
 
 # Reading.
+cdef Fields fault(Py_ssize_t kind) noexcept
+
 @cython.locals(raw=uint64_t, byte=uint64_t, shift=int)
 cdef (int64_t, Py_ssize_t) read_varint(octets_t data, Py_ssize_t position, Py_ssize_t end) noexcept
 
@@ -71,7 +88,7 @@ cdef (int64_t, Py_ssize_t) read_varlong(octets_t data, Py_ssize_t position, Py_s
 
 @cython.locals(timestamp_delta=int64_t, offset_delta=int64_t, size=int64_t, key_at=Py_ssize_t, key_size=int64_t,
                value_at=Py_ssize_t, value_size=int64_t, header_count=int64_t, headers_at=Py_ssize_t)
-cdef fields_t parse_record(octets_t data, Py_ssize_t position, Py_ssize_t end) noexcept
+cdef Fields parse_record(octets_t data, Py_ssize_t position, Py_ssize_t end) noexcept
 
 @cython.locals(size=int64_t)
 cdef Py_ssize_t skip_headers(octets_t data, Py_ssize_t position, Py_ssize_t end, Py_ssize_t count) noexcept
@@ -83,28 +100,21 @@ cdef int check_count(Py_ssize_t count, Py_ssize_t size) except -1
 cdef int check_end(Py_ssize_t position, Py_ssize_t size, Py_ssize_t count) except -1
 
 @cython.locals(view=memoryview, data=octets_t, end=Py_ssize_t, position=Py_ssize_t, index=Py_ssize_t,
-               fixed_timestamp=bint, timestamp=int64_t, offset=int64_t, timestamp_delta=int64_t, offset_delta=int64_t,
-               next_position=Py_ssize_t, key_at=Py_ssize_t, key_size=Py_ssize_t, value_at=Py_ssize_t,
-               value_size=Py_ssize_t, headers_at=Py_ssize_t, header_count=Py_ssize_t, record=Record, records=list)
+               fixed_timestamp=bint, timestamp=int64_t, offset=int64_t,
+               fields=Fields, record=Record, records=list)
 cpdef list decode_records(object area, Py_ssize_t count, int64_t base_offset, int64_t base_timestamp,
                           object log_append_time=*, int64_t start_offset=*)
 
 @cython.locals(view=memoryview, data=octets_t, end=Py_ssize_t, position=Py_ssize_t, index=Py_ssize_t,
-               timestamp_delta=int64_t, offset_delta=int64_t, next_position=Py_ssize_t, key_at=Py_ssize_t,
-               key_size=Py_ssize_t, value_at=Py_ssize_t, value_size=Py_ssize_t, headers_at=Py_ssize_t,
-               header_count=Py_ssize_t, least=int64_t, most=int64_t, null_key=Py_ssize_t, in_order=bint)
+               fields=Fields, least=int64_t, most=int64_t, null_key=Py_ssize_t, in_order=bint)
 cpdef object scan_records(object area, Py_ssize_t count)
 
 @cython.locals(view=memoryview, data=octets_t, end=Py_ssize_t, position=Py_ssize_t, index=Py_ssize_t,
-               timestamp_delta=int64_t, offset_delta=int64_t, next_position=Py_ssize_t, key_at=Py_ssize_t,
-               key_size=Py_ssize_t, value_at=Py_ssize_t, value_size=Py_ssize_t, headers_at=Py_ssize_t,
-               header_count=Py_ssize_t, entries=list)
+               fields=Fields, entries=list)
 cpdef list decode_keys(object area, Py_ssize_t count)
 
 @cython.locals(view=memoryview, data=octets_t, end=Py_ssize_t, position=Py_ssize_t, index=Py_ssize_t,
-               timestamp_delta=int64_t, offset_delta=int64_t, next_position=Py_ssize_t, key_at=Py_ssize_t,
-               key_size=Py_ssize_t, value_at=Py_ssize_t, value_size=Py_ssize_t, headers_at=Py_ssize_t,
-               header_count=Py_ssize_t, out=bytearray, target="uint8_t*", size=Py_ssize_t, kept=Py_ssize_t,
+               fields=Fields, out=bytearray, target="uint8_t*", size=Py_ssize_t, kept=Py_ssize_t,
                most=int64_t)
 cpdef tuple retain_records(object area, Py_ssize_t count, bytes keep, int64_t timestamp_shift=*)
 
@@ -194,9 +204,7 @@ cdef class Columns:
     cdef int _reserve(self, Py_ssize_t count, Py_ssize_t size) except -1
     @cython.locals(fixed_timestamp=bint, timestamp=int64_t, offsets="int64_t*", timestamps="int64_t*",
                    keys=BinaryColumn, values=BinaryColumn, position=Py_ssize_t, index=Py_ssize_t, offset=int64_t,
-                   timestamp_delta=int64_t, offset_delta=int64_t, next_position=Py_ssize_t, key_at=Py_ssize_t,
-                   key_size=Py_ssize_t, value_at=Py_ssize_t, value_size=Py_ssize_t, headers_at=Py_ssize_t,
-                   header_count=Py_ssize_t)
+               fields=Fields)
     cdef int _fill(self, octets_t data, Py_ssize_t end, Py_ssize_t count, int64_t base_offset, int64_t base_timestamp,
                    object log_append_time, int64_t start_offset) except -1
     @cython.locals(size=int64_t, name=bytes)

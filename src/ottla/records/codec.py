@@ -8,18 +8,19 @@ bound checked before a byte is read. An "area" is the records part of a batch, u
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ottla.records.batch import Buffer, CorruptBatch
 
 try:
-    import cython
+    import cython  # type: ignore[import-untyped]
 except ModuleNotFoundError:
-    from ottla.records import memory as cython  # type: ignore[no-redef]
+    from ottla.records import memory as cython
 
 if not cython.compiled:
     from ottla.records.memory import (
+        Fields,
         copy,
         copy_range,
         fill_ones,
@@ -37,11 +38,14 @@ if not cython.compiled:
 COMPILED = cython.compiled
 
 Header = tuple[str, bytes | None]
+KeyEntry = tuple[int, bytes | None, bool]  # offset delta, key, whether the value is null
 RecordTuple = tuple[int, Buffer | None, Buffer | None, Iterable[tuple[str, Buffer | None]]]
 
 LEAST_RECORD_BYTES = 7  # seven fields of one byte each
 MOST_RECORD_BYTES = 0x7FFFFFFF
 MOST_COLUMN_BYTES = 0x7FFFFFFF  # Arrow's offsets are 32 bits wide
+BITS_32 = 0xFFFFFFFF
+BITS_64 = 0xFFFFFFFFFFFFFFFF
 LEAST_INT64 = -0x8000000000000000
 MOST_INT64 = 0x7FFFFFFFFFFFFFFF
 
@@ -58,7 +62,7 @@ FAULTS = {
 }
 
 
-class ColumnsFull(OverflowError):
+class ColumnsFull(OverflowError):  # noqa: N818 (a signal to cut, not a mistake)
     """The columns cannot take this batch: finish them and begin new ones."""
 
 
@@ -117,12 +121,6 @@ class Scan(NamedTuple):
     is_in_order: bool  # offset deltas are 0, 1, 2, ...
 
 
-class KeyEntry(NamedTuple):
-    offset_delta: int
-    key: bytes | None
-    is_tombstone: bool
-
-
 # Reading. Faults come back as values, for a C function that cannot raise costs nothing to call.
 
 
@@ -139,7 +137,7 @@ def read_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
         position += 1
         raw |= (byte & 0x7F) << shift
         if byte < 0x80:
-            raw &= 0xFFFFFFFF
+            raw &= BITS_32
             return (raw >> 1) ^ -(raw & 1), position
     return 0, -1
 
@@ -154,44 +152,44 @@ def read_varlong(data: bytes, position: int, end: int) -> tuple[int, int]:
         position += 1
         raw |= (byte & 0x7F) << shift
         if byte < 0x80:
-            raw &= 0xFFFFFFFFFFFFFFFF
+            raw &= BITS_64
             return (raw >> 1) ^ -(raw & 1), position
     return 0, -1
 
 
-def parse_record(
-    data: bytes, position: int, end: int
-) -> tuple[int, int, int, int, int, int, int, int, int]:
-    """Where the parts of the record at `position` are, all of them checked.
+def fault(kind: int) -> Fields:
+    return Fields(kind, 0, 0, 0, 0, 0, 0, 0, 0)
 
-    Next position (negative: a fault), timestamp delta, offset delta, key at, key size, value at, value size,
-    headers at, header count. A size below 0 is null.
-    """
+
+def parse_record(data: bytes, position: int, end: int) -> Fields:
+    """Where the parts of the record at `position` are, all of them checked."""
     size, position = read_varint(data, position, end)
     if position < 0 or size < 1 or size > end - position:
-        return BAD_SIZE, 0, 0, 0, 0, 0, 0, 0, 0
+        return fault(BAD_SIZE)
     end = position + size
     timestamp_delta, position = read_varlong(data, position + 1, end)  # the byte before it is unused
     if position < 0:
-        return BAD_TIMESTAMP, 0, 0, 0, 0, 0, 0, 0, 0
+        return fault(BAD_TIMESTAMP)
     offset_delta, position = read_varint(data, position, end)
     if position < 0:
-        return BAD_OFFSET, 0, 0, 0, 0, 0, 0, 0, 0
+        return fault(BAD_OFFSET)
     key_size, key_at = read_varint(data, position, end)
     if key_at < 0 or key_size > end - key_at:
-        return BAD_KEY, 0, 0, 0, 0, 0, 0, 0, 0
+        return fault(BAD_KEY)
     value_size, value_at = read_varint(data, key_at + key_size if key_size > 0 else key_at, end)
     if value_at < 0 or value_size > end - value_at:
-        return BAD_VALUE, 0, 0, 0, 0, 0, 0, 0, 0
+        return fault(BAD_VALUE)
     header_count, headers_at = read_varint(data, value_at + value_size if value_size > 0 else value_at, end)
     if headers_at < 0 or header_count < 0:
-        return BAD_HEADERS, 0, 0, 0, 0, 0, 0, 0, 0
+        return fault(BAD_HEADERS)
     position = skip_headers(data, headers_at, end, header_count) if header_count else headers_at
     if position < 0:
-        return BAD_HEADERS, 0, 0, 0, 0, 0, 0, 0, 0
+        return fault(BAD_HEADERS)
     if position != end:
-        return NOT_FILLED, 0, 0, 0, 0, 0, 0, 0, 0
-    return end, timestamp_delta, offset_delta, key_at, key_size, value_at, value_size, headers_at, header_count
+        return fault(NOT_FILLED)
+    return Fields(
+        end, timestamp_delta, offset_delta, key_at, key_size, value_at, value_size, headers_at, header_count
+    )
 
 
 def skip_headers(data: bytes, position: int, end: int, count: int) -> int:
@@ -260,24 +258,27 @@ def decode_records(
     position = 0
     records: list[Record] = []
     for index in range(count):
-        (
-            next_position, timestamp_delta, offset_delta, key_at, key_size, value_at, value_size, headers_at,
-            header_count,
-        ) = parse_record(data, position, end)  # fmt: skip
-        if next_position < 0:
-            raise malformed(index, next_position)
-        position = next_position
-        offset = wrapping_add(base_offset, offset_delta)
+        fields = parse_record(data, position, end)
+        if fields.end < 0:
+            raise malformed(index, fields.end)
+        position = fields.end
+        offset = wrapping_add(base_offset, fields.offset_delta)
         if offset < start_offset:
             continue
         if not fixed_timestamp:
-            timestamp = wrapping_add(base_timestamp, timestamp_delta)
+            timestamp = wrapping_add(base_timestamp, fields.timestamp_delta)
         record = Record.__new__(Record)
         record.offset = offset
         record.timestamp = timestamp
-        record.key = data[key_at : key_at + key_size] if key_size >= 0 else None
-        record.value = data[value_at : value_at + value_size] if value_size >= 0 else None
-        record.headers = read_headers(data, headers_at, position, header_count) if header_count else ()
+        record.key = data[fields.key_at : fields.key_at + fields.key_size] if fields.key_size >= 0 else None
+        record.value = (
+            data[fields.value_at : fields.value_at + fields.value_size] if fields.value_size >= 0 else None
+        )
+        record.headers = (
+            read_headers(data, fields.headers_at, position, fields.header_count)
+            if fields.header_count
+            else ()
+        )
         records.append(record)
     check_end(position, end, count)
     return records
@@ -295,18 +296,15 @@ def scan_records(area: Buffer, count: int) -> Scan:
     in_order = True
     position = 0
     for index in range(count):
-        (
-            next_position, timestamp_delta, offset_delta, key_at, key_size, value_at, value_size, headers_at,
-            header_count,
-        ) = parse_record(data, position, end)  # fmt: skip
-        if next_position < 0:
-            raise malformed(index, next_position)
-        position = next_position
-        least = min(least, timestamp_delta)
-        most = max(most, timestamp_delta)
-        if key_size < 0 and null_key < 0:
+        fields = parse_record(data, position, end)
+        if fields.end < 0:
+            raise malformed(index, fields.end)
+        position = fields.end
+        least = min(least, fields.timestamp_delta)
+        most = max(most, fields.timestamp_delta)
+        if fields.key_size < 0 and null_key < 0:
             null_key = index
-        if offset_delta != index:
+        if fields.offset_delta != index:
             in_order = False
     check_end(position, end, count)
     return Scan(least, most, null_key, in_order)
@@ -321,15 +319,12 @@ def decode_keys(area: Buffer, count: int) -> list[KeyEntry]:
     position = 0
     entries: list[KeyEntry] = []
     for index in range(count):
-        (
-            next_position, timestamp_delta, offset_delta, key_at, key_size, value_at, value_size, headers_at,
-            header_count,
-        ) = parse_record(data, position, end)  # fmt: skip
-        if next_position < 0:
-            raise malformed(index, next_position)
-        position = next_position
-        key = data[key_at : key_at + key_size] if key_size >= 0 else None
-        entries.append(KeyEntry(offset_delta, key, value_size < 0))
+        fields = parse_record(data, position, end)
+        if fields.end < 0:
+            raise malformed(index, fields.end)
+        position = fields.end
+        key = data[fields.key_at : fields.key_at + fields.key_size] if fields.key_size >= 0 else None
+        entries.append((fields.offset_delta, key, fields.value_size < 0))
     check_end(position, end, count)
     return entries
 
@@ -355,21 +350,18 @@ def retain_records(
     most = LEAST_INT64
     position = 0
     for index in range(count):
-        (
-            next_position, timestamp_delta, offset_delta, key_at, key_size, value_at, value_size, headers_at,
-            header_count,
-        ) = parse_record(data, position, end)  # fmt: skip
-        if next_position < 0:
-            raise malformed(index, next_position)
+        fields = parse_record(data, position, end)
+        if fields.end < 0:
+            raise malformed(index, fields.end)
         if keep[index]:
             if timestamp_shift == 0:
-                copy_range(target, size, data, position, next_position - position)
-                size += next_position - position
+                copy_range(target, size, data, position, fields.end - position)
+                size += fields.end - position
             else:
-                size = move_timestamp(target, size, data, position, next_position, timestamp_shift)
+                size = move_timestamp(target, size, data, position, fields.end, timestamp_shift)
             kept += 1
-            most = max(most, wrapping_subtract(timestamp_delta, timestamp_shift))
-        position = next_position
+            most = max(most, wrapping_subtract(fields.timestamp_delta, timestamp_shift))
+        position = fields.end
     check_end(position, end, count)
     resize(out, size)
     return out, kept, most
@@ -547,9 +539,7 @@ def encode_columns(
     return area.finish()
 
 
-def encode_records(
-    records: Iterable[RecordTuple], base_timestamp: int, reserve_bytes: int = 0
-) -> bytearray:
+def encode_records(records: Iterable[RecordTuple], base_timestamp: int, reserve_bytes: int = 0) -> bytearray:
     """An area from tuples of timestamp, key, value, headers."""
     items = records if type(records) is list else list(records)
     area = AreaWriter(reserve_bytes, expected_bytes(items[0][2], len(items)) if items else 0)
@@ -581,7 +571,7 @@ class Headers(NamedTuple):
     """An Arrow list<struct<key: string, value: binary>>, without nulls but in `values`."""
 
     offsets: memoryview  # int32, one more than rows
-    count: int
+    count: int  # type: ignore[assignment]
     names: Binary
     values: Binary
 
@@ -728,24 +718,21 @@ class Columns:
         values = self.values
         position = 0
         for index in range(count):
-            (
-                next_position, timestamp_delta, offset_delta, key_at, key_size, value_at, value_size,
-                headers_at, header_count,
-            ) = parse_record(data, position, end)  # fmt: skip
-            if next_position < 0:
-                raise malformed(index, next_position)
-            position = next_position
-            offset = wrapping_add(base_offset, offset_delta)
+            fields = parse_record(data, position, end)
+            if fields.end < 0:
+                raise malformed(index, fields.end)
+            position = fields.end
+            offset = wrapping_add(base_offset, fields.offset_delta)
             if offset < start_offset:
                 continue
             if not fixed_timestamp:
-                timestamp = wrapping_add(base_timestamp, timestamp_delta)
+                timestamp = wrapping_add(base_timestamp, fields.timestamp_delta)
             offsets[self.rows] = offset
             timestamps[self.rows] = timestamp
-            keys.append(data, key_at, key_size)
-            values.append(data, value_at, value_size)
+            keys.append(data, fields.key_at, fields.key_size)
+            values.append(data, fields.value_at, fields.value_size)
             if self.with_headers:
-                self._append_headers(data, headers_at, position, header_count)
+                self._append_headers(data, fields.headers_at, position, fields.header_count)
             self.rows += 1
         check_end(position, end, count)
 

@@ -7,11 +7,26 @@ that a pointer and a bytes object read alike: both are indexed and sliced.
 from __future__ import annotations
 
 from array import array
+from typing import NamedTuple
 
 compiled = False  # stands in for cython.compiled where Cython is not installed
 
 _SIGN = 1 << 63
 _WRAP = 1 << 64
+
+
+class Fields(NamedTuple):
+    """Where the parts of one record are."""
+
+    end: int  # of the record; negative: what is wrong with it
+    timestamp_delta: int
+    offset_delta: int
+    key_at: int
+    key_size: int  # negative: null
+    value_at: int
+    value_size: int  # negative: null
+    headers_at: int
+    header_count: int
 
 
 def octets(view: memoryview) -> bytes:

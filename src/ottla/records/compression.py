@@ -1,0 +1,219 @@
+"""The four codecs of record batches, both ways.
+
+Whoever decompresses says how many bytes may come out, and no more than that is ever allocated: a batch of a
+few bytes can claim gigabytes. The libraries are loaded when first used.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ottla.records.batch import Buffer, CorruptBatch
+
+NONE = 0
+GZIP = 1
+SNAPPY = 2
+LZ4 = 3
+ZSTD = 4
+
+NAMES = ("none", "gzip", "snappy", "lz4", "zstd")  # by number
+
+DEFAULT_LIMIT_BYTES = 1 << 30
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)  # version, lowest version that can read it
+_XERIAL_BLOCK_BYTES = 32 * 1024
+_BLOCK_SIZE = struct.Struct(">i")
+_GZIP_WINDOW = 31  # 32 KiB, with gzip's header and checksum
+_PIECE_BYTES = 64 * 1024
+
+
+class CompressionFailed(CorruptBatch):
+    """The bytes are not what their codec says, or more would come out of them than is allowed."""
+
+
+class Codec(NamedTuple):
+    number: int
+    name: str
+    compress: Callable[[Buffer, int | None], bytes]
+    decompress: Callable[[Buffer, int], Buffer]
+
+
+def codec_number(name: str) -> int:
+    """ValueError for a name that is no codec's."""
+    try:
+        return NAMES.index(name)
+    except ValueError:
+        raise ValueError(f"no codec {name!r}: they are {', '.join(NAMES)}") from None
+
+
+def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
+    """`level` as in the topic settings compression.gzip.level and its like; snappy has none."""
+    return _codec(codec).compress(data, level)
+
+
+def decompress(codec: int, data: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Buffer:
+    """CompressionFailed for every kind of bad input; the data itself for codec 0."""
+    if codec == NONE:
+        return data
+    return _codec(codec).decompress(data, limit_bytes)
+
+
+def _codec(number: int) -> Codec:
+    if not 0 <= number < len(_CODECS):
+        raise CompressionFailed(f"unknown codec {number}")
+    return _CODECS[number]
+
+
+def _too_large(limit_bytes: int) -> CompressionFailed:
+    return CompressionFailed(f"the batch decompresses to more than {limit_bytes} bytes")
+
+
+def _compress_none(data: Buffer, level: int | None) -> bytes:
+    return bytes(data)
+
+
+def _decompress_none(data: Buffer, limit_bytes: int) -> Buffer:
+    return data
+
+
+def _compress_gzip(data: Buffer, level: int | None) -> bytes:
+    compressor = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, _GZIP_WINDOW)
+    return compressor.compress(data) + compressor.flush()
+
+
+def _decompress_gzip(data: Buffer, limit_bytes: int) -> bytes:
+    out = bytearray()
+    rest: Buffer = data
+    while True:
+        inflater = zlib.decompressobj(_GZIP_WINDOW)
+        try:
+            out += inflater.decompress(rest, limit_bytes + 1 - len(out))
+        except zlib.error as error:
+            raise CompressionFailed(f"gzip: {error}") from None
+        if len(out) > limit_bytes:
+            raise _too_large(limit_bytes)
+        if not inflater.eof:
+            raise CompressionFailed("gzip: the stream is cut")
+        rest = inflater.unused_data
+        if not rest:
+            return bytes(out)
+
+
+def _compress_snappy(data: Buffer, level: int | None) -> bytes:
+    from cramjam import snappy
+
+    view = memoryview(data)
+    parts = [_XERIAL_HEADER]
+    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+        parts.append(_BLOCK_SIZE.pack(len(block)))
+        parts.append(block)
+    return b"".join(parts)
+
+
+def _decompress_snappy(data: Buffer, limit_bytes: int) -> bytes:
+    """Java frames its blocks, librdkafka may send one bare block."""
+    view = memoryview(data)
+    if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+        return _snappy_block(view, limit_bytes)
+    parts = []
+    position = len(_XERIAL_HEADER)
+    if len(view) < position:
+        raise CompressionFailed("snappy: the stream is cut")
+    while position < len(view):
+        if len(view) - position < _BLOCK_SIZE.size:
+            raise CompressionFailed("snappy: a block's size is cut")
+        (size,) = _BLOCK_SIZE.unpack_from(view, position)
+        position += _BLOCK_SIZE.size
+        if not 0 <= size <= len(view) - position:
+            raise CompressionFailed(f"snappy: a block of {size} bytes, {len(view) - position} are left")
+        part = _snappy_block(view[position : position + size], limit_bytes)
+        limit_bytes -= len(part)
+        parts.append(part)
+        position += size
+    return b"".join(parts)
+
+
+def _snappy_block(block: memoryview, limit_bytes: int) -> bytes:
+    from cramjam import DecompressionError, snappy
+
+    try:
+        if snappy.decompress_raw_len(block) > limit_bytes:
+            raise _too_large(limit_bytes)
+        return bytes(snappy.decompress_raw(block))
+    except DecompressionError as error:
+        raise CompressionFailed(f"snappy: {error}") from None
+
+
+def _compress_lz4(data: Buffer, level: int | None) -> bytes:
+    from lz4 import frame
+
+    # What Kafka's own writer does: independent blocks of 64 KiB, no checksum of the content, no size.
+    compressed: bytes = frame.compress(
+        data,
+        compression_level=0 if level is None else level,
+        block_size=frame.BLOCKSIZE_MAX64KB,
+        block_linked=False,
+        content_checksum=False,
+        store_size=False,
+    )
+    return compressed
+
+
+def _decompress_lz4(data: Buffer, limit_bytes: int) -> bytes:
+    from lz4 import frame
+
+    out = bytearray()
+    rest: Buffer | None = data
+    while rest:
+        decompressor = frame.LZ4FrameDecompressor()
+        try:
+            # In pieces: told a length, the library would allocate all of it at once.
+            while not decompressor.eof:
+                piece = decompressor.decompress(
+                    rest, min(_PIECE_BYTES + len(out), limit_bytes + 1 - len(out))
+                )
+                rest = b""
+                out += piece
+                if len(out) > limit_bytes:
+                    raise _too_large(limit_bytes)
+                if not piece and not decompressor.eof:
+                    raise CompressionFailed("lz4: the frame is cut")
+        except (RuntimeError, EOFError) as error:
+            raise CompressionFailed(f"lz4: {error}") from None
+        rest = decompressor.unused_data
+    return bytes(out)
+
+
+def _compress_zstd(data: Buffer, level: int | None) -> bytes:
+    import zstandard
+
+    return zstandard.ZstdCompressor(level=3 if level is None else level).compress(data)
+
+
+def _decompress_zstd(data: Buffer, limit_bytes: int) -> bytes:
+    import zstandard
+
+    out = bytearray()
+    try:
+        reader = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)
+        while piece := reader.read(min(_PIECE_BYTES + len(out), limit_bytes + 1 - len(out))):
+            out += piece
+            if len(out) > limit_bytes:
+                raise _too_large(limit_bytes)
+    except zstandard.ZstdError as error:
+        raise CompressionFailed(f"zstd: {error}") from None
+    return bytes(out)
+
+
+_CODECS = (
+    Codec(NONE, "none", _compress_none, _decompress_none),
+    Codec(GZIP, "gzip", _compress_gzip, _decompress_gzip),
+    Codec(SNAPPY, "snappy", _compress_snappy, _decompress_snappy),
+    Codec(LZ4, "lz4", _compress_lz4, _decompress_lz4),
+    Codec(ZSTD, "zstd", _compress_zstd, _decompress_zstd),
+)

@@ -1,0 +1,118 @@
+"""Reading records out of batches: as objects, as columns, or batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ottla.records.batch import (
+    HEADER_SIZE,
+    MAGIC,
+    BatchHeader,
+    Buffer,
+    CorruptBatch,
+    computed_crc,
+    whole_batches,
+)
+from ottla.records.codec import LEAST_INT64, Columns, Record, decode_records
+from ottla.records.compression import DEFAULT_LIMIT_BYTES, decompress
+
+
+class Batch(NamedTuple):
+    """One whole batch where it lies, its records not yet looked at."""
+
+    header: BatchHeader
+    bytes: memoryview
+
+    def area(self, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Buffer:
+        """Its records, uncompressed."""
+        return decompress(self.header.codec, self.bytes[HEADER_SIZE:], limit_bytes)
+
+    def records(
+        self, start_offset: int = LEAST_INT64, limit_bytes: int = DEFAULT_LIMIT_BYTES
+    ) -> list[Record]:
+        header = self.header
+        area = self.area(limit_bytes) if header.count else b""
+        return decode_records(
+            area,
+            header.count,
+            header.base_offset,
+            header.base_timestamp,
+            header.max_timestamp if header.is_log_append_time else None,
+            start_offset,
+        )
+
+    def append_to(
+        self,
+        columns: Columns,
+        start_offset: int = LEAST_INT64,
+        limit_bytes: int = DEFAULT_LIMIT_BYTES,
+    ) -> None:
+        """ColumnsFull when they cannot take it; then they are as they were."""
+        header = self.header
+        area = self.area(limit_bytes) if header.count else b""
+        columns.append_batch(
+            area,
+            header.count,
+            header.base_offset,
+            header.base_timestamp,
+            header.max_timestamp if header.is_log_append_time else None,
+            start_offset,
+        )
+
+
+def read_batches(
+    buffer: Buffer,
+    *,
+    start_offset: int = LEAST_INT64,
+    check_crc: bool = True,
+    with_control: bool = False,
+) -> Iterator[Batch]:
+    """Each whole batch that reaches `start_offset`. A batch cut off at the end of the buffer is left out.
+
+    CorruptBatch at the first batch that is not sound.
+    """
+    view = memoryview(buffer)
+    for position, header in whole_batches(view):
+        if header.magic != MAGIC:
+            raise CorruptBatch(f"magic is {header.magic}, not {MAGIC}")
+        if header.last_offset < start_offset or (header.is_control and not with_control):
+            continue
+        if check_crc:
+            crc = computed_crc(view, position, header.size)
+            if crc != header.crc:
+                raise CorruptBatch(f"checksum is {crc:#010x}, the header says {header.crc:#010x}")
+        yield Batch(header, view[position : position + header.size])
+
+
+def read_records(
+    buffer: Buffer,
+    *,
+    start_offset: int = LEAST_INT64,
+    check_crc: bool = True,
+    with_control: bool = False,
+    limit_bytes: int = DEFAULT_LIMIT_BYTES,
+) -> list[Record]:
+    """The records from `start_offset` on, of all whole batches."""
+    records: list[Record] = []
+    for batch in read_batches(
+        buffer, start_offset=start_offset, check_crc=check_crc, with_control=with_control
+    ):
+        records += batch.records(start_offset, limit_bytes)
+    return records
+
+
+def read_columns(
+    buffer: Buffer,
+    columns: Columns,
+    *,
+    start_offset: int = LEAST_INT64,
+    check_crc: bool = True,
+    with_control: bool = False,
+    limit_bytes: int = DEFAULT_LIMIT_BYTES,
+) -> None:
+    """Append the same to `columns`."""
+    for batch in read_batches(
+        buffer, start_offset=start_offset, check_crc=check_crc, with_control=with_control
+    ):
+        batch.append_to(columns, start_offset, limit_bytes)
