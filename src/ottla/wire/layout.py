@@ -92,9 +92,7 @@ def layout_of(struct: type[Struct], version: int) -> Layout:
     absent = [field for field in fields if version not in field.versions]
     return Layout(
         positional=[field for field in carried if field.tag is None],
-        tagged=sorted(
-            (field for field in carried if field.tag is not None), key=lambda field: field.tag or 0
-        ),
+        tagged=sorted((field for field in carried if field.tag is not None), key=lambda field: field.tag or 0),
         refused=[field for field in absent if not field.ignorable],
         absent=absent,
     )

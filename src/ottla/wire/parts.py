@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeAlias, TypeGuard
+from typing import Protocol, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -24,9 +24,8 @@ class FileRange(Protocol):
 Part: TypeAlias = Buffer | FileRange
 
 
-def is_buffer(part: Part) -> TypeGuard[Buffer]:
-    return isinstance(part, bytes | bytearray | memoryview)
+BUFFERS = (bytes, bytearray, memoryview)
 
 
 def part_size_bytes(part: Part) -> int:
-    return len(part) if is_buffer(part) else part.size_bytes  # type: ignore[union-attr]
+    return len(part) if isinstance(part, BUFFERS) else part.size_bytes

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class ProtocolError(ValueError):
-    """Bytes that are not what Kafka's protocol says they are. Whoever sent them is not to be trusted further."""
+    """Bytes that are not what Kafka's protocol says they are. Close the connection they came from."""

@@ -8,6 +8,7 @@ are left before anything is made of it. Whatever is wrong with the bytes becomes
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import NoReturn, cast
 
 from ottla.wire.layout import Array, Field, Nested, carries_records, layout_of, least_size_bytes
@@ -173,9 +174,7 @@ class _ReaderBuilder:
         with source.block(f"if not 0 <= {count} * {least} <= end - position:"):
             source.line(f"refuse_count({count}, {least}, end - position)")
         if isinstance(element, Fixed):
-            codes = (
-                f"'{element.code}' * {count}" if len(element.code) > 1 else f"f'{{{count}}}{element.code}'"
-            )
+            codes = f"'{element.code}' * {count}" if len(element.code) > 1 else f"f'{{{count}}}{element.code}'"
             source.line(f"{target} = list(unpack_from('>' + {codes}, data, position))")
             source.line(f"position += {count} * {element.size_bytes}")
             return
@@ -201,8 +200,8 @@ class _ReaderBuilder:
             made = self.struct(struct, source.place + ".")
             source.line(f"{target} = {made}")
 
-    def tags(self, fields: list[Field] | tuple[Field, ...], path: str) -> dict[str, str]:
-        """Reads the tagged fields. As in Kafka their order does not matter and of two alike the last holds."""
+    def tags(self, fields: Sequence[Field], path: str) -> dict[str, str]:
+        """Reads the tagged fields. As in Kafka, their order is free and of two alike the last holds."""
         source = self.source
         count = self.uvarint("tags")
         if not fields:
@@ -213,7 +212,7 @@ class _ReaderBuilder:
         for field in fields:
             source.line(f"{values[field.name]} = {self.default(field)}")
         tag, stop = source.fresh("tag"), source.fresh("stop")
-        with source.block(f"for _ in range({count}):"):
+        with source.block(f"for _ in range({count}) if {count} else ():"):
             source.line(f"{tag}, position = read_uvarint(data, position)")
             source.line(f"{stop}, position = read_uvarint(data, position)")
             source.line(f"{stop} += position")

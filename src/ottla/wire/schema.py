@@ -46,12 +46,12 @@ def at(versions: str, default: T, *, nullable: str | None = None) -> T:
 
     `nullable` narrows the versions in which it may be null.
     """
-    return _options(FieldOptions(default, parse_versions(versions), nullable=_maybe(nullable)))
+    return cast(T, FieldOptions(default, parse_versions(versions), nullable=_maybe(nullable)))
 
 
 def ignorable(versions: str, default: T) -> T:
     """A field of some versions that the others may do without: there it is not written, whatever it holds."""
-    return _options(FieldOptions(default, parse_versions(versions), ignorable=True))
+    return cast(T, FieldOptions(default, parse_versions(versions), ignorable=True))
 
 
 def tagged(tag: int, versions: str, default: T, *, ignorable: bool = False, nullable: str | None = None) -> T:
@@ -59,11 +59,7 @@ def tagged(tag: int, versions: str, default: T, *, ignorable: bool = False, null
 
     A tagged struct that is absent is None. `nullable` is for one that can also be written as null.
     """
-    return _options(FieldOptions(default, parse_versions(versions), ignorable, _maybe(nullable), tag))
-
-
-def _options(options: FieldOptions) -> Any:
-    return options
+    return cast(T, FieldOptions(default, parse_versions(versions), ignorable, _maybe(nullable), tag))
 
 
 def _maybe(versions: str | None) -> Versions | None:
@@ -76,9 +72,7 @@ class _Declaration(type):
 
     declared: dict[str, tuple[str, FieldOptions]]
 
-    def __new__(
-        mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
-    ) -> _Declaration:
+    def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> _Declaration:
         declared: dict[str, tuple[str, FieldOptions]] = {}
         for field, annotation in namespace.get("__annotations__", {}).items():
             if annotation.startswith("ClassVar"):

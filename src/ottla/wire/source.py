@@ -35,7 +35,10 @@ class Source:
     def block(self, header: str) -> Iterator[None]:
         self.line(header)
         self._depth += 1
+        begun = len(self._lines)
         yield
+        if len(self._lines) == begun:
+            self.line("pass")
         self._depth -= 1
 
     def fresh(self, hint: str) -> str:

@@ -51,7 +51,5 @@ def skip_tags(data: Buffer, position: int, count: int) -> int:
         size_bytes, position = read_uvarint(data, position)
         position += size_bytes
         if position > len(data):
-            raise ProtocolError(
-                f"tagged field of {size_bytes} bytes, {len(data) - position + size_bytes} left"
-            )
+            raise ProtocolError(f"tagged field of {size_bytes} bytes, {len(data) - position + size_bytes} left")
     return position

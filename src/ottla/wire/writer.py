@@ -1,8 +1,8 @@
 """Makes writers: a message and a version in, one flat function out.
 
 The function packs runs of fixed-size fields at once, the length in front of a string or array as part of the
-run before it, and walks nested structs in place. It returns parts: all in one piece, unless there are records,
-which stand between the pieces as they are. What cannot be written raises a ValueError that names the field.
+run before it, and walks nested structs in place. It returns parts: all in one piece, except that records
+stand between the pieces as they are. What cannot be written raises a ValueError that names the field.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import struct
 from typing import NoReturn, cast
 
 from ottla.wire.layout import Array, Field, Layout, Nested, carries_records, layout_of
+from ottla.wire.parts import BUFFERS
 from ottla.wire.schema import Message, Struct, Writer
 from ottla.wire.source import Source, literal
 from ottla.wire.types import Blob, Fixed, Kind, RecordsBlob, Text
@@ -31,7 +32,7 @@ class _WriterBuilder:
         self.source = Source(_NAMES)
         self.add = "add"
         self.run: list[tuple[str, str, str]] = []
-        """Codes, expressions and places of fixed-size values that are still to be written, all with one pack."""
+        """Codes, expressions and places of fixed-size values still to be written, all with one pack."""
 
     def build(self) -> Writer:
         source = self.source
@@ -218,7 +219,7 @@ class _WriterBuilder:
             return
         source = self.source
         any_differs = " or ".join(self.differs(owner, field) for field in layout.tagged)
-        run = self.run
+        run, self.run = self.run, list(self.run)
         with source.block(f"if {any_differs}:"):
             self.flush()
             count = self.local("tags", "0")
@@ -259,7 +260,7 @@ def default_struct(struct: type[Struct]) -> Struct:
 
 
 def _refuse(value: object, versions: str) -> NoReturn:
-    raise ValueError(f"{value!r} cannot be carried before or after versions {versions}")
+    raise ValueError(f"only versions {versions} can carry {value!r}")
 
 
 def _refuse_string(length_bytes: int) -> NoReturn:
@@ -274,7 +275,7 @@ def _explain(error: Exception, title: str, places: list[str]) -> NoReturn:
 
 
 _NAMES: dict[str, object] = {
-    "BUFFERS": (bytes, bytearray, memoryview),
+    "BUFFERS": BUFFERS,
     "ERRORS": (ValueError, TypeError, AttributeError, OverflowError, struct.error),
     "MINUS_ONE": b"\xff",
     "ONE_BYTE": ONE_BYTE,

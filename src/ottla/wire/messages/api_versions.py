@@ -1,7 +1,8 @@
 """ApiVersions (18), versions 0 to 4: tells which APIs and versions a broker has.
 
-The response header never has tagged fields, so that any client can read it, and an unknown version is answered
-as version 0. 3 is flexible, names the client's software and lists features; 4 may list features from level 0.
+The response header never has tagged fields, so that any client can read it, and an unknown version is
+answered as version 0. 3 is flexible, names the client's software and lists features; 4 may list features
+from level 0.
 """
 
 from __future__ import annotations

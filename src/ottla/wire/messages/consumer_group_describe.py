@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from ottla.wire import apis
 from ottla.wire.schema import Request, Response, Struct, ignorable
-from ottla.wire.types import Bool, Int16, Int32, Int8, String, Uuid
-from ottla.wire.uuids import ZERO_UUID
+from ottla.wire.types import Bool, Int8, Int16, Int32, String, Uuid
 
 
 class ConsumerGroupDescribeRequest(Request, api=apis.CONSUMER_GROUP_DESCRIBE):

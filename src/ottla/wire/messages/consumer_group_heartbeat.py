@@ -1,6 +1,7 @@
-"""ConsumerGroupHeartbeat (68), versions 0 to 1: keeps a member in a new consumer group and reconciles its assignment.
+"""ConsumerGroupHeartbeat (68), versions 0 to 1: keeps a member in a new consumer group.
 
-Flexible from the start; 1 subscribes by regular expression and wants the member to choose its id.
+The answer carries what the member is to own. Flexible from the start; 1 subscribes by regular expression
+and wants the member to choose its id.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 from ottla.wire import apis
 from ottla.wire.schema import Request, Response, Struct, at
 from ottla.wire.types import Int16, Int32, String, Uuid
-from ottla.wire.uuids import ZERO_UUID
 
 
 class TopicPartitions(Struct):

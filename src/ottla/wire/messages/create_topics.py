@@ -1,14 +1,14 @@
 """CreateTopics (19), versions 2 to 7: creates topics.
 
-4 allows the defaults of the broker (-1); 5 is flexible and answers with the configuration; 6 knows of quotas;
-7 answers with the topic id.
+4 allows the defaults of the broker (-1); 5 is flexible and answers with the configuration; 6 knows of
+quotas; 7 answers with the topic id.
 """
 
 from __future__ import annotations
 
 from ottla.wire import apis
 from ottla.wire.schema import Request, Response, Struct, ignorable, tagged
-from ottla.wire.types import Bool, Int16, Int32, Int8, String, Uuid
+from ottla.wire.types import Bool, Int8, Int16, Int32, String, Uuid
 from ottla.wire.uuids import ZERO_UUID
 
 

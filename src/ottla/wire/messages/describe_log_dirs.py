@@ -1,6 +1,7 @@
 """DescribeLogDirs (35), versions 1 to 5: shows the log directories of a broker and what lies in them.
 
-2 is flexible; 3 has an error for the whole; 4 tells the size of the volume; 5 whether a directory is cordoned.
+2 is flexible; 3 has an error for the whole; 4 tells the size of the volume; 5 whether a directory is
+cordoned.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ from __future__ import annotations
 from ottla.wire import apis
 from ottla.wire.schema import Request, Response, Struct
 from ottla.wire.types import Bool, Int16, Int32, String, Uuid
-from ottla.wire.uuids import ZERO_UUID
 
 
 class TopicRequest(Struct):

@@ -1,7 +1,7 @@
 """EndTxn (26), versions 0 to 5: commits or aborts a transaction.
 
-2 knows that producers are fenced; 3 is flexible; 4 knows of abortable errors; 5 raises the epoch with each
-transaction and answers with it.
+2 knows that producers are fenced; 3 is flexible; 4 knows of abortable errors; 5 raises the epoch with
+each transaction and answers with it.
 """
 
 from __future__ import annotations

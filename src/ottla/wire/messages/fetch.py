@@ -1,15 +1,15 @@
 """Fetch (1), versions 4 to 18: reads record batches from partitions, for consumers and for followers.
 
-7 brings fetch sessions; 9 the leader epoch; 10 allows zstd; 11 fetching from a near replica; 12 is flexible and
-finds divergence by epochs; 13 names topics by id; 15 moves the replica id into a tag; 16 hints at new leaders;
-18 lets a follower tell the high watermark it knows.
+7 brings fetch sessions; 9 the leader epoch; 10 allows zstd; 11 fetching from a near replica; 12 is
+flexible and finds divergence by epochs; 13 names topics by id; 15 moves the replica id into a tag; 16
+hints at new leaders; 18 lets a follower tell the high watermark it knows.
 """
 
 from __future__ import annotations
 
 from ottla.wire import apis
 from ottla.wire.schema import Request, Response, Struct, at, ignorable, tagged
-from ottla.wire.types import Int16, Int32, Int64, Int8, Records, String, Uuid
+from ottla.wire.types import Int8, Int16, Int32, Int64, Records, String, Uuid
 from ottla.wire.uuids import ZERO_UUID
 
 

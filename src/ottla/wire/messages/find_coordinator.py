@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ottla.wire import apis
 from ottla.wire.schema import Request, Response, Struct, at, ignorable
-from ottla.wire.types import Int16, Int32, Int8, String
+from ottla.wire.types import Int8, Int16, Int32, String
 
 
 class FindCoordinatorRequest(Request, api=apis.FIND_COORDINATOR):

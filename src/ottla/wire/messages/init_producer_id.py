@@ -1,7 +1,7 @@
 """InitProducerId (22), versions 0 to 5: gives a producer its id and epoch, and fences its predecessors.
 
-2 is flexible; 3 passes the current id and epoch, to go on after an error; 4 knows that producers are fenced; 5
-of abortable errors. Kafka defines 6, for two-phase commit, but does not advertise it.
+2 is flexible; 3 passes the current id and epoch, to go on after an error; 4 knows that producers are
+fenced; 5 of abortable errors. Kafka defines 6, for two-phase commit, but does not advertise it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """JoinGroup (11), versions 0 to 9: makes a member part of a classic group and starts its next generation.
 
-1 has a rebalance timeout of its own; 4 hands out the member id before the join; 5 has static members; 6 is
-flexible; 7 answers with the protocol type; 8 takes a reason; 9 tells a returning static leader to skip the
-assignment.
+1 has a rebalance timeout of its own; 4 hands out the member id before the join; 5 has static members; 6
+is flexible; 7 answers with the protocol type; 8 takes a reason; 9 tells a returning static leader to skip
+the assignment.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
 """ListOffsets (2), versions 1 to 11: finds offsets by timestamp, or the first and last of a partition.
 
-2 brings the isolation level; 4 the leader epoch; 6 is flexible; 7 asks for the largest timestamp (-3); 8 for the
-first offset on local disk (-4); 9 and 11 for the edges of tiered storage (-5, -6); 10 has a timeout.
+2 brings the isolation level; 4 the leader epoch; 6 is flexible; 7 asks for the largest timestamp (-3); 8
+for the first offset on local disk (-4); 9 and 11 for the edges of tiered storage (-5, -6); 10 has a
+timeout.
 """
 
 from __future__ import annotations
 
 from ottla.wire import apis
 from ottla.wire.schema import Request, Response, Struct, at, ignorable
-from ottla.wire.types import Int16, Int32, Int64, Int8, String
+from ottla.wire.types import Int8, Int16, Int32, Int64, String
 
 
 class ListOffsetsPartition(Struct):

@@ -1,8 +1,8 @@
 """Metadata (3), versions 0 to 13: tells brokers, topics, partitions and their leaders.
 
-0 takes no topics for all of them, later ones null. 1 names the controller; 4 may create topics; 5 lists offline
-replicas; 7 the leader epochs; 8 the operations allowed; 9 is flexible; 10 has topic ids and 12 asks by them;
-11 leaves the cluster's operations to DescribeCluster; 13 has an error for the whole.
+0 takes no topics for all of them, later ones null. 1 names the controller; 4 may create topics; 5 lists
+offline replicas; 7 the leader epochs; 8 the operations allowed; 9 is flexible; 10 has topic ids and 12
+asks by them; 11 leaves the cluster's operations to DescribeCluster; 13 has an error for the whole.
 """
 
 from __future__ import annotations

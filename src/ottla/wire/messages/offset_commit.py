@@ -1,7 +1,7 @@
 """OffsetCommit (8), versions 2 to 10: keeps the offsets of a group.
 
-2-4 could say how long; 6 adds the leader epoch; 7 static members; 8 is flexible; 9 serves the new consumer
-groups; 10 names topics by id.
+2-4 could say how long; 6 adds the leader epoch; 7 static members; 8 is flexible; 9 serves the new
+consumer groups; 10 names topics by id.
 """
 
 from __future__ import annotations

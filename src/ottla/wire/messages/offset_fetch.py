@@ -1,7 +1,7 @@
 """OffsetFetch (9), versions 1 to 10: reads the committed offsets of groups.
 
-2 takes null for all topics; 5 tells leader epochs; 6 is flexible; 7 can wait for open transactions; 8 asks for
-several groups; 9 checks a member of a new consumer group; 10 names topics by id.
+2 takes null for all topics; 5 tells leader epochs; 6 is flexible; 7 can wait for open transactions; 8
+asks for several groups; 9 checks a member of a new consumer group; 10 names topics by id.
 """
 
 from __future__ import annotations

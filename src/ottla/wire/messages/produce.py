@@ -1,8 +1,8 @@
 """Produce (0), versions 3 to 13: appends record batches to partitions.
 
-Versions 0-2 are advertised only: they carried older record formats. 5 answers with the log's start; 7 allows
-zstd; 8 says which records were refused; 9 is flexible; 10 hints at the new leader; 12 adds partitions to the
-transaction by itself; 13 names topics by id.
+Versions 0-2 are advertised only: they carried older record formats. 5 answers with the log's start; 7
+allows zstd; 8 says which records were refused; 9 is flexible; 10 hints at the new leader; 12 adds
+partitions to the transaction by itself; 13 names topics by id.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """TxnOffsetCommit (28), versions 0 to 5: keeps the offsets of a group as part of a transaction.
 
-2 adds the leader epoch; 3 is flexible and checks the member; 4 knows of abortable errors; 5 adds the group to
-the transaction by itself.
+2 adds the leader epoch; 3 is flexible and checks the member; 4 knows of abortable errors; 5 adds the
+group to the transaction by itself.
 """
 
 from __future__ import annotations

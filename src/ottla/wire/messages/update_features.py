@@ -1,13 +1,14 @@
 """UpdateFeatures (57), versions 0 to 2: raises or lowers the finalized levels of the cluster's features.
 
-Flexible from the start; 1 tells kinds of downgrades apart and can only validate; 2 answers for all at once.
+Flexible from the start; 1 tells kinds of downgrades apart and can only validate; 2 answers for all at
+once.
 """
 
 from __future__ import annotations
 
 from ottla.wire import apis
 from ottla.wire.schema import Request, Response, Struct, at, ignorable
-from ottla.wire.types import Bool, Int16, Int32, Int8, String
+from ottla.wire.types import Bool, Int8, Int16, Int32, String
 
 
 class FeatureUpdateKey(Struct):

@@ -1,13 +1,13 @@
-"""WriteTxnMarkers (27), versions 1 to 2: ends a transaction in its partitions; the coordinator sends it to their leaders.
+"""WriteTxnMarkers (27), versions 1 to 2: ends a transaction in its partitions.
 
-1 is flexible; 2 tells the transaction version.
+The coordinator sends it to their leaders. 1 is flexible; 2 tells the transaction version.
 """
 
 from __future__ import annotations
 
 from ottla.wire import apis
 from ottla.wire.schema import Request, Response, Struct, ignorable
-from ottla.wire.types import Bool, Int16, Int32, Int64, Int8, String
+from ottla.wire.types import Bool, Int8, Int16, Int32, Int64, String
 
 
 class WritableTxnMarkerTopic(Struct):
