@@ -29,7 +29,7 @@ class LeaderEpochs:
         epochs = cls(files, folder)
         try:
             for epoch, start_offset in parse_epochs(files.read_all(epochs.path)):
-                epochs._add(epoch, start_offset)
+                epochs.add(epoch, start_offset)
         except (FileNotFoundError, CorruptCheckpoint):
             return None
         return epochs
@@ -40,10 +40,11 @@ class LeaderEpochs:
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Note that `epoch` begins at `start_offset`; what contradicts it is older and goes."""
-        if self._add(epoch, start_offset):
+        if self.add(epoch, start_offset):
             self.write()
 
-    def _add(self, epoch: int, start_offset: int) -> bool:
+    def add(self, epoch: int, start_offset: int) -> bool:
+        """As `assign`, but the file is left for later; whether anything changed."""
         entries = self.entries
         if entries and entries[-1][0] == epoch and entries[-1][1] <= start_offset:
             return False

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from random import Random
 from typing import NamedTuple
 
 from ottla.log.aborted import AbortedTransaction
@@ -16,7 +17,7 @@ from ottla.log.epochs import LeaderEpochs
 from ottla.log.errors import CorruptLog, OffsetOutOfRange, StorageFailed, UnexpectedOffset
 from ottla.log.files import Buffer, FileRange, Files
 from ottla.log.flush import Flush
-from ottla.log.producers import CompletedTransaction, Marker, Origin, Producers
+from ottla.log.producers import CompletedTransaction, Origin, Producers
 from ottla.log.segment import (
     ABORTED_INDEX,
     DELETED,
@@ -34,7 +35,7 @@ from ottla.records.batch import (
     check_batch,
     stamp_offset_and_epoch,
 )
-from ottla.records.build import read_marker
+from ottla.records.build import ControlMarker, read_marker
 
 NEVER = 1 << 62
 _FULL_DISK = {errno.ENOSPC, errno.EDQUOT}
@@ -83,7 +84,8 @@ class Log:
         self._truncations = 0
         self._doomed: list[tuple[int, list[str]]] = []
         self._active = segments[-1]
-        self._roll_after_timestamp = NEVER
+        self._random = Random(folder)
+        self._start_ageing()
         self._flushed_ms = self._active.created_ms
 
     def __repr__(self) -> str:
@@ -175,7 +177,7 @@ class Log:
             position = start + header.size
         return position
 
-    def _checked(self, records: memoryview) -> list[tuple[int, BatchHeader, Marker | None]]:
+    def _checked(self, records: memoryview) -> list[tuple[int, BatchHeader, ControlMarker | None]]:
         """The whole batches in `records`; raises before anything is written if one is not as it must be."""
         checked = []
         position, next_offset = 0, self.end_offset
@@ -190,7 +192,7 @@ class Log:
                 raise UnexpectedOffset(f"offset {header.base_offset} came, {next_offset} was due")
             marker = None
             if header.attributes & CONTROL and header.producer_id >= 0:
-                marker = Marker(*read_marker(records[position : position + header.size]))
+                marker = read_marker(records[position : position + header.size])
             checked.append((position, header, marker))
             position += header.size
             next_offset = header.next_offset
@@ -203,8 +205,8 @@ class Log:
             return 12
         return int.from_bytes(records[position + 8 : position + 12], signed=True) + 12
 
-    def _checked_marker(self, batch: Buffer, header: BatchHeader) -> Marker:
-        marker = Marker(*read_marker(batch))
+    def _checked_marker(self, batch: Buffer, header: BatchHeader) -> ControlMarker:
+        marker = read_marker(batch)
         self.producers.check_marker(header.producer_id, header.producer_epoch, marker)
         return marker
 
@@ -222,7 +224,7 @@ class Log:
         except OSError as error:
             raise StorageFailed(f"{self.folder}: {error}") from error
 
-    def _note_producer(self, header: BatchHeader, base_offset: int, marker: Marker | None) -> None:
+    def _note_producer(self, header: BatchHeader, base_offset: int, marker: ControlMarker | None) -> None:
         if marker is None:
             if not header.attributes & CONTROL:
                 self.producers.appended(header, base_offset)
@@ -234,9 +236,7 @@ class Log:
     def note_aborted(self, segment: Segment, completed: CompletedTransaction) -> None:
         stable_offset = self.producers.stable_offset_after(completed)
         segment.aborted.append(
-            AbortedTransaction(
-                completed.producer_id, completed.first_offset, completed.last_offset, stable_offset
-            )
+            AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable_offset)
         )
 
     # Rolling
@@ -256,8 +256,7 @@ class Log:
 
     def _age_from(self, timestamp: int) -> None:
         """A segment is rolled by the time of its records: `segment.ms` after that of its first batch."""
-        lifetime = self.config.segment_ms - self._jitter_ms()
-        self._roll_after_timestamp = timestamp + lifetime if timestamp >= 0 else NEVER
+        self._roll_after_timestamp = timestamp + self._lifetime_ms if timestamp >= 0 else NEVER
 
     def _aged(self, now_ms: int) -> bool:
         """Whether the active segment is due by the clock, for one whose records have no time."""
@@ -265,12 +264,17 @@ class Log:
         if first is not None and first >= 0:
             self._age_from(first)
             return False
-        return now_ms - self._active.created_ms > self.config.segment_ms - self._jitter_ms()
+        return now_ms - self._active.created_ms > self._lifetime_ms
 
-    def _jitter_ms(self) -> int:
-        """A part of `segment.jitter.ms` that differs between logs but not between two looks at one."""
-        jitter = self.config.segment_jitter_ms
-        return hash((self.folder, self._active.base_offset)) % jitter if jitter else 0
+    def reconfigure(self, config: TopicConfig) -> None:
+        """Go by other settings from now on."""
+        self.config = config
+        self._start_ageing()
+
+    def _start_ageing(self) -> None:
+        jitter_ms = self.config.draw_segment_jitter_ms(self._random)
+        self._lifetime_ms = self.config.max_segment_ms - jitter_ms
+        self._roll_after_timestamp = NEVER
 
     def roll(self, now_ms: int) -> None:
         """Seal the active segment and start the next one at the end of the log."""
@@ -300,7 +304,7 @@ class Log:
         self._bases.append(segment.base_offset)
         self._active = segment
         self._folder_changed = True
-        self._roll_after_timestamp = NEVER
+        self._start_ageing()
 
     # Reading
 
@@ -310,14 +314,12 @@ class Log:
         None when there is nothing to read there (yet). The first batch may begin below `offset`.
         """
         if not self.log_start_offset <= offset <= self.end_offset:
-            raise OffsetOutOfRange(
-                f"offset {offset} is not within {self.log_start_offset} and {self.end_offset}"
-            )
+            raise OffsetOutOfRange(f"offset {offset} is not within {self.log_start_offset} and {self.end_offset}")
         if offset >= bound:
             return None
         segments = self.segments
-        number = bisect_right(self._bases, offset) - 1
-        for number in range(max(number, 0), len(segments)):
+        first = max(bisect_right(self._bases, offset) - 1, 0)
+        for number in range(first, len(segments)):
             segment = segments[number]
             following = self._bases[number + 1] if number + 1 < len(segments) else self.end_offset
             end_position = segment.size_bytes if bound >= following else segment.position_of(bound)
@@ -360,9 +362,7 @@ class Log:
         if self.recovery_point >= self.end_offset and not (self._folder_changed or self.epochs.unsynced):
             return None
         unflushed = list(self.segments_from(self.recovery_point))
-        paths = [
-            segment.path(kind) for segment in unflushed[:-1] for kind in (INDEX, TIME_INDEX, ABORTED_INDEX)
-        ]
+        paths = [segment.path(kind) for segment in unflushed[:-1] for kind in (INDEX, TIME_INDEX, ABORTED_INDEX)]
         if self.epochs.unsynced:
             paths.append(self.epochs.path)
         folder = self.folder if self._folder_changed or self.epochs.unsynced else None
@@ -401,7 +401,7 @@ class Log:
             return
         self._lower_recovery_point(offset)
         while self._active.base_offset >= offset:
-            self._remove_last()
+            self.remove_last()
         found = self._active.locate(offset)
         if found is None:
             end_offset = offset
@@ -416,7 +416,7 @@ class Log:
         """Drop everything and go on at `offset`."""
         self._lower_recovery_point(offset)
         while self.segments:
-            self._remove_last()
+            self.remove_last()
         self._add_segment(self._new_segment(offset, now_ms))
         self.epochs.clear()
         self.log_start_offset = offset
@@ -431,7 +431,8 @@ class Log:
             self.recovery_point = offset
             self.before_truncation(offset)
 
-    def _remove_last(self) -> None:
+    def remove_last(self) -> None:
+        """Remove the newest segment at once: nobody may read it any more."""
         segment = self.segments.pop()
         self._bases.pop()
         segment.close()
@@ -504,12 +505,17 @@ class Log:
 
     # Finding the producers again
 
-    def rebuild_producers(self) -> None:
-        """Find the producers from the newest snapshot and the batches behind it."""
+    def rebuild_producers(self, up_to_segment: int = NEVER) -> None:
+        """Find the producers from the newest snapshot and the batches behind it.
+
+        Segments from the base offset `up_to_segment` on are left to the caller.
+        """
         self.producers.clear()
         start = self.snapshots.restore(self.producers)
         start = self.log_start_offset if start is None else start
         for segment in self.segments_from(start):
+            if segment.base_offset >= up_to_segment:
+                break
             for position, header in segment.batches(segment.position_of(start)):
                 self.replay(segment, position, header)
         self.producers.replicated(self.high_watermark)
@@ -521,7 +527,7 @@ class Log:
         if not header.attributes & CONTROL:
             self.producers.appended(header, header.base_offset)
         elif header.count:  # compaction may have emptied the marker of a transaction that is gone
-            marker = Marker(*read_marker(segment.read_batch(position, header.size)))
+            marker = read_marker(segment.read_batch(position, header.size))
             return self.producers.marked(header, header.base_offset, marker)
         return None
 

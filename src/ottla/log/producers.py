@@ -11,8 +11,14 @@ import enum
 from collections import OrderedDict, deque
 from typing import NamedTuple
 
-from ottla.log.errors import CoordinatorFenced, InvalidProducerEpoch, InvalidTransactionState, OutOfOrderSequence
+from ottla.log.errors import (
+    CoordinatorFenced,
+    InvalidProducerEpoch,
+    InvalidTransactionState,
+    OutOfOrderSequence,
+)
 from ottla.records.batch import NO_SEQUENCE, TRANSACTIONAL, BatchHeader, add_to_sequence
+from ottla.records.build import ControlMarker
 
 KEPT_BATCHES = 5
 NO_OFFSET = -1
@@ -46,13 +52,6 @@ class CompletedTransaction(NamedTuple):
     first_offset: int
     last_offset: int  # of the marker
     aborted: bool
-
-
-class Marker(NamedTuple):
-    """What the record of a control batch says."""
-
-    commit: bool
-    coordinator_epoch: int
 
 
 class Producer:
@@ -133,7 +132,7 @@ class Producers:
                 f"came where {expected} was due"
             )
 
-    def check_marker(self, producer_id: int, epoch: int, marker: Marker) -> None:
+    def check_marker(self, producer_id: int, epoch: int, marker: ControlMarker) -> None:
         """Raise if a marker comes from a coordinator or for a producer that has been replaced."""
         producer = self.by_id.get(producer_id)
         if producer is None:
@@ -162,7 +161,7 @@ class Producers:
             producer.transaction_start = base_offset
             self._ongoing[base_offset] = header.producer_id
 
-    def marked(self, header: BatchHeader, offset: int, marker: Marker) -> CompletedTransaction | None:
+    def marked(self, header: BatchHeader, offset: int, marker: ControlMarker) -> CompletedTransaction | None:
         """Take note of a marker that was written at `offset`: the transaction it ends, if it ends one."""
         producer = self._known(header.producer_id, header.producer_epoch)
         producer.coordinator_epoch = marker.coordinator_epoch
@@ -172,7 +171,7 @@ class Producers:
             return None
         producer.transaction_start = None
         self._ongoing.pop(first_offset, None)
-        completed = CompletedTransaction(header.producer_id, first_offset, offset, not marker.commit)
+        completed = CompletedTransaction(header.producer_id, first_offset, offset, not marker.is_commit)
         self._unreplicated.append(completed)
         return completed
 
@@ -237,5 +236,3 @@ class Producers:
 
     def __len__(self) -> int:
         return len(self.by_id)
-
-

@@ -15,7 +15,6 @@ LOG = ".log"
 INDEX = ".index"
 TIME_INDEX = ".timeindex"
 ABORTED_INDEX = ".txnindex"
-SNAPSHOT = ".snapshot"
 DELETED = ".deleted"
 CLEANED = ".cleaned"
 SWAP = ".swap"
@@ -80,7 +79,10 @@ class Segment:
             files, self.path(INDEX), base_offset, entries_in_file=known.get(self._name(INDEX), 0) // 8
         )
         self.time_index = TimeIndex(
-            files, self.path(TIME_INDEX), base_offset, entries_in_file=known.get(self._name(TIME_INDEX), 0) // 12
+            files,
+            self.path(TIME_INDEX),
+            base_offset,
+            entries_in_file=known.get(self._name(TIME_INDEX), 0) // 12,
         )
         if known.get(self._name(ABORTED_INDEX)):
             self.aborted = AbortedIndex.load(files, self.path(ABORTED_INDEX))

@@ -364,9 +364,7 @@ class TopicConfig:
             "is_log_append_time": self.message_timestamp_type == LOG_APPEND_TIME,
             "target_codec": CODECS.get(self.compression_type),
             "target_level": getattr(self, f"compression_{self.compression_type}_level", None),
-            "max_segment_ms": min(self.segment_ms, self.max_compaction_lag_ms)
-            if is_compacted
-            else self.segment_ms,
+            "max_segment_ms": min(self.segment_ms, self.max_compaction_lag_ms) if is_compacted else self.segment_ms,
         }
         if self.internal_segment_bytes is not None:
             derived["segment_bytes"] = self.internal_segment_bytes

@@ -24,9 +24,7 @@ class TopicDefaults:
     def __init__(self, layers: Sequence[Layer] = (), *, has_remote_storage: bool = False) -> None:
         self._layers = tuple(layers)
         self._has_remote_storage = has_remote_storage
-        self._resolved = {
-            name: resolve(definition, self._layers) for name, definition in TOPIC_SETTINGS.items()
-        }
+        self._resolved = {name: resolve(definition, self._layers) for name, definition in TOPIC_SETTINGS.items()}
         self._values = {TOPIC_SETTINGS[name].attribute: value for name, (value, _) in self._resolved.items()}
         self._shared: WeakValueDictionary[frozenset[tuple[str, str | None]], TopicConfig]
         self._shared = WeakValueDictionary()
@@ -94,8 +92,7 @@ def _check_remote_storage(config: TopicConfig, has_remote_storage: bool) -> None
         )
     if config.cleanup_policy not in ((), (DELETE,)):
         raise ConfigError(
-            "Remote log storage only supports topics with cleanup.policy=delete "
-            "or cleanup.policy being an empty list."
+            "Remote log storage only supports topics with cleanup.policy=delete or cleanup.policy being an empty list."
         )
     _check_local_retention("bytes", config.retention_bytes, config.local_retention_bytes)
     _check_local_retention("ms", config.retention_ms, config.local_retention_ms)

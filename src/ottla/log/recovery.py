@@ -1,0 +1,286 @@
+"""Opening a log: what was left half done is finished or undone, what is torn is cut, what is missing is remade.
+
+After a clean end the files are taken at their word. After any other, every batch from the segment of the recovery
+point on is read and checked; the log ends before the first that does not hold, and indexes, leader epochs and
+producers of the part that was read are made again from its batches.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ottla.log.epochs import LeaderEpochs
+from ottla.log.files import Files
+from ottla.log.log import Log
+from ottla.log.producers import Producers
+from ottla.log.scan import Fault, SegmentScan
+from ottla.log.segment import CLEANED, DELETED, LOG, SWAP, Segment
+from ottla.log.snapshot import SUFFIX as SNAPSHOT
+from ottla.log.snapshot import Snapshots
+from ottla.log.topic_config import TopicConfig
+
+
+@dataclasses.dataclass(slots=True)
+class Recovered:
+    """What opening found and did."""
+
+    scanned_bytes: int = 0
+    cut_bytes: int = 0
+    removed_segments: int = 0
+    faults: list[str] = dataclasses.field(default_factory=list)
+
+
+def open_log(
+    files: Files,
+    folder: str,
+    config: TopicConfig,
+    *,
+    now_ms: int,
+    clean: bool = False,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    producer_expiration_ms: int = 86_400_000,
+    recovered: Recovered | None = None,
+) -> Log:
+    """Open the log in a folder, which is made if it is missing.
+
+    `clean` says that it was closed in good order; `recovery_point` is up to where it is known to be on the disk.
+    """
+    files.make_folder(folder)
+    opening = _Opening(files, folder, config, now_ms, recovered or Recovered())
+    sizes = _finish_swaps(files, folder)
+    opening.load(sizes, log_start_offset)
+    log = opening.log(log_start_offset, recovery_point, producer_expiration_ms)
+    if clean and opening.looks_whole():
+        _trust(log)
+    else:
+        opening.scan(log, recovery_point)
+    _settle(log, log_start_offset, now_ms)
+    return log
+
+
+def _finish_swaps(files: Files, folder: str) -> dict[str, int]:
+    """Finish or undo what compaction and deletion had begun; the files that remain.
+
+    Compacted segments are written under one suffix and renamed to the next when all of them are whole. So while
+    one of the first kind is there, the round of its batch of segments did not get that far, and is undone.
+    """
+    sizes = files.sizes(folder)
+    unfinished = [_base_of(name) for name in sizes if name.endswith(CLEANED)]
+    for name in list(sizes):
+        stray_swap = unfinished and name.endswith(SWAP) and _base_of(name) >= min(unfinished)
+        if name.endswith((DELETED, CLEANED, ".tmp")) or stray_swap:
+            files.remove(f"{folder}/{name}")
+            del sizes[name]
+    swaps = sorted(name for name in sizes if name.endswith(LOG + SWAP))
+    if swaps:
+        for name in swaps:
+            _finish_swap(files, folder, name, sizes)
+        files.sync_folder(folder)
+        sizes = files.sizes(folder)
+    for name in [name for name in sizes if name.endswith(SWAP)]:
+        files.remove(f"{folder}/{name}")
+        del sizes[name]
+    return sizes
+
+
+def _finish_swap(files: Files, folder: str, name: str, sizes: dict[str, int]) -> None:
+    """Remove the segments that a compacted one replaces, and give it its name."""
+    base_offset = _base_of(name)
+    swapped = Segment(files, folder, base_offset, created_ms=0, index_interval_bytes=4096, sizes=sizes, suffix=SWAP)
+    end_offset = swapped.next_offset()
+    for other in [other for other in sizes if other.endswith(LOG)]:
+        if base_offset <= _base_of(other) < max(end_offset, base_offset + 1):
+            replaced = Segment(files, folder, _base_of(other), created_ms=0, index_interval_bytes=4096)
+            for path in replaced.paths():
+                files.remove(path)
+            del sizes[other]
+    swapped.change_suffix("")
+    swapped.close()
+
+
+def _base_of(name: str) -> int:
+    return int(name[:20])
+
+
+class _Opening:
+    def __init__(self, files: Files, folder: str, config: TopicConfig, now_ms: int, recovered: Recovered) -> None:
+        self.files = files
+        self.folder = folder
+        self.config = config
+        self.now_ms = now_ms
+        self.recovered = recovered
+        self.segments: list[Segment] = []
+        self.snapshots = Snapshots(files, folder)
+        self.epochs: LeaderEpochs | None = None
+
+    def load(self, sizes: dict[str, int], log_start_offset: int) -> None:
+        """Find the segments, the snapshots and the leader epochs in the folder."""
+        bases = sorted(_base_of(name) for name in sizes if name.endswith(LOG))
+        for base_offset in bases:
+            self.segments.append(self._segment(base_offset, sizes))
+        self._remove_orphans(sizes, set(bases))
+        if not self.segments:
+            segment = self._segment(log_start_offset, None)
+            segment.append(b"")
+            self.segments.append(segment)
+        offsets = [_base_of(name) for name in sizes if name.endswith(SNAPSHOT)]
+        self.snapshots = Snapshots(self.files, self.folder, offsets)
+        self.epochs = LeaderEpochs.load(self.files, self.folder)
+
+    def _segment(self, base_offset: int, sizes: dict[str, int] | None) -> Segment:
+        return Segment(
+            self.files,
+            self.folder,
+            base_offset,
+            created_ms=self.now_ms,
+            index_interval_bytes=self.config.index_interval_bytes,
+            sizes=sizes,
+        )
+
+    def _remove_orphans(self, sizes: dict[str, int], bases: set[int]) -> None:
+        """Indexes whose segment is gone."""
+        for name in sizes:
+            kind = name[20:]
+            if kind in (".index", ".timeindex", ".txnindex") and _base_of(name) not in bases:
+                self.files.remove(f"{self.folder}/{name}")
+
+    def log(self, log_start_offset: int, recovery_point: int, producer_expiration_ms: int) -> Log:
+        start = max(log_start_offset, self.segments[0].base_offset)
+        return Log(
+            self.files,
+            self.folder,
+            self.config,
+            segments=self.segments,
+            epochs=self.epochs or LeaderEpochs(self.files, self.folder),
+            producers=Producers(producer_expiration_ms),
+            snapshots=self.snapshots,
+            log_start_offset=start,
+            end_offset=self.segments[-1].base_offset,
+            recovery_point=recovery_point,
+        )
+
+    def looks_whole(self) -> bool:
+        """Whether the indexes and the epochs are such as a clean end leaves them."""
+        if self.epochs is None and any(segment.size_bytes for segment in self.segments):
+            return False
+        return all(_index_fits(segment) for segment in self.segments)
+
+    def scan(self, log: Log, recovery_point: int) -> None:
+        """Read and check every batch from the segment of the recovery point on, and remake what follows from it."""
+        remake_epochs = self.epochs is None
+        first = self._first_to_scan(log, recovery_point, remake_epochs)
+        next_offset = self.segments[first].base_offset
+        log.epochs.truncate_from_end(next_offset)
+        leader_epoch = leader_epoch_before = log.epochs.latest
+        log.snapshots.remove(lambda taken: taken > next_offset)
+        log.rebuild_producers(up_to_segment=next_offset)
+        for number in range(first, len(self.segments)):
+            segment = self.segments[number]
+            scan = SegmentScan(segment, next_offset=next_offset, leader_epoch=leader_epoch)
+            self._remake(log, segment, scan)
+            next_offset, leader_epoch = max(scan.next_offset, next_offset), scan.leader_epoch
+            if scan.fault is not None:
+                self._cut(segment, scan.fault, next_offset)
+            if scan.fault is not None or self._is_followed_by_a_hole(number, next_offset):
+                self._remove_behind(log, number)
+                break
+            if number + 1 < len(self.segments):
+                segment.write_indexes()
+                log.snapshots.take(self.segments[number + 1].base_offset, log.producers)
+        if remake_epochs or log.epochs.latest != leader_epoch_before:
+            log.epochs.write()
+        log.end_offset = next_offset
+        log.recovery_point = min(recovery_point, next_offset)
+
+    def _is_followed_by_a_hole(self, number: int, next_offset: int) -> bool:
+        """Whether a segment lost its end while the next one kept its beginning.
+
+        Only compaction leaves out offsets between segments, and only of segments that are on the disk; where the
+        topic is compacted the two cannot be told apart.
+        """
+        if number + 1 == len(self.segments) or self.config.is_compacted:
+            return False
+        following = self.segments[number + 1].base_offset
+        if following == next_offset:
+            return False
+        path = self.segments[number].path(LOG)
+        self.recovered.faults.append(f"{path}: ends at offset {next_offset}, the next begins at {following}")
+        return True
+
+    def _first_to_scan(self, log: Log, recovery_point: int, everything: bool) -> int:
+        if everything:
+            return 0
+        unflushed = next(log.segments_from(recovery_point))
+        first = self.segments.index(unflushed)
+        for number, segment in enumerate(self.segments[:first]):
+            if not _index_fits(segment):
+                return number
+        return first
+
+    def _remake(self, log: Log, segment: Segment, scan: SegmentScan) -> None:
+        segment.forget_indexes()
+        for position, header, batch in scan:
+            size = len(batch)
+            segment.note_batch(position, size, header.last_offset, header.max_timestamp)
+            if header.leader_epoch > log.epochs.latest:
+                log.epochs.add(header.leader_epoch, header.base_offset)  # written when all are known
+            if header.producer_id >= 0:
+                completed = log.replay(segment, position, header)
+                if completed is not None and completed.aborted:
+                    log.note_aborted(segment, completed)
+            self.recovered.scanned_bytes += size
+
+    def _cut(self, segment: Segment, fault: Fault, next_offset: int) -> None:
+        self.recovered.cut_bytes += segment.size_bytes - fault.position
+        self.recovered.faults.append(f"{segment.path(LOG)}, byte {fault.position}: {fault.reason}")
+        segment.cut(fault.position, next_offset)
+
+    def _remove_behind(self, log: Log, number: int) -> None:
+        while len(self.segments) > number + 1:
+            self.recovered.removed_segments += 1
+            self.recovered.cut_bytes += self.segments[-1].size_bytes
+            log.remove_last()
+        self.files.sync_folder(self.folder)
+
+
+def _index_fits(segment: Segment) -> bool:
+    """Whether the indexes can be those of the segment, by their last entries."""
+    offsets, times = segment.offset_index, segment.time_index
+    if len(offsets):
+        relative_offset, position = offsets.raw_entry(len(offsets) - 1)
+        before = offsets.raw_entry(len(offsets) - 2)[1] if len(offsets) > 1 else -1
+        if relative_offset < 0 or not before < position < segment.size_bytes:
+            return False
+    elif not _may_lack_index(segment):
+        return False
+    if len(times):
+        timestamp, relative_offset = times.raw_entry(len(times) - 1)
+        return timestamp >= 0 and relative_offset >= 0
+    return (segment.first_timestamp() or 0) <= 0
+
+
+def _may_lack_index(segment: Segment) -> bool:
+    """Whether the segment is too short for an entry in its offset index."""
+    if segment.size_bytes <= segment.index_interval_bytes:
+        return True
+    return all(position <= segment.index_interval_bytes for position, _ in segment.batches())
+
+
+def _trust(log: Log) -> None:
+    """After a clean end only the last offset is read from the log, and the producers from their snapshot."""
+    log.end_offset = max(log.active.next_offset(), log.active.base_offset)
+    log.recovery_point = log.end_offset
+    log.epochs.truncate_from_end(log.end_offset)
+    log.snapshots.remove(lambda taken: taken > log.end_offset)
+    log.rebuild_producers()
+
+
+def _settle(log: Log, log_start_offset: int, now_ms: int) -> None:
+    if log_start_offset > log.end_offset:
+        # What was removed is known to be gone, and what came after it was lost.
+        log.truncate_fully(log_start_offset, now_ms)
+    log.epochs.truncate_from_start(log.log_start_offset)
+    kept = {segment.base_offset for segment in log.segments}
+    newest = log.snapshots.offsets[-1] if log.snapshots.offsets else None
+    log.snapshots.remove(lambda taken: taken not in kept and taken != newest)
