@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from tests.apache_kafka.distribution import KafkaUnavailable, classpath
 from tests.apache_kafka.harness import ApacheKafka
 from tests.apache_kafka.mixed_topic import MixedTopic, write_mixed_topic
@@ -36,9 +35,7 @@ def apache_kafka(kafka_classpath: str, tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.fixture(scope="session")
-def mixed_topics(
-    kafka_classpath: str, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[MixedTopic, MixedTopic]:
+def mixed_topics(kafka_classpath: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[MixedTopic, MixedTopic]:
     """The same mixed partition as two broker ends left it: (killed, stopped clean)."""
     return write_mixed_topic(tmp_path_factory.mktemp("mixed-topic"))
 

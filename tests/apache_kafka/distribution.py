@@ -34,7 +34,7 @@ POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
 """
 
 
-class KafkaUnavailable(Exception):  # noqa: N818 - a state of this machine, not an error of the code
+class KafkaUnavailable(Exception):
     """Apache Kafka cannot run here; the message says what to install."""
 
 
@@ -45,14 +45,14 @@ def classpath() -> str:
         raise KafkaUnavailable(
             f"Apache Kafka {VERSION} needs {', '.join(missing)}: install a JDK (17 or later) and Maven"
         )
-    jars = _made_once(CACHE / "jars", _fetch_jars)
+    jars = made_once(CACHE / "jars", _fetch_jars)
     sources = sorted(HELPERS.glob("*.java"))
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
 
     def compile_helpers(folder: Path) -> None:
         _run("javac", "-cp", f"{jars}/*", "-d", str(folder), *map(str, sources))
 
-    classes = _made_once(CACHE / f"classes-{digest}", compile_helpers)
+    classes = made_once(CACHE / f"classes-{digest}", compile_helpers)
     return f"{classes}{os.pathsep}{jars}/*"
 
 
@@ -66,7 +66,7 @@ def _fetch_jars(folder: Path) -> None:
         raise KafkaUnavailable(f"Maven could not fetch Apache Kafka {VERSION}: {reason}") from error
 
 
-def _made_once(folder: Path, make: Callable[[Path], None]) -> Path:
+def made_once(folder: Path, make: Callable[[Path], None]) -> Path:
     """`folder`, filled by `make` if it is not there yet. It appears whole or not at all."""
     if folder.exists():
         return folder

@@ -25,7 +25,7 @@ STOP_SECONDS = 60
 API_VERSIONS_REQUEST = struct.pack(">hhih", 18, 0, 1, -1)
 
 
-class ToolFailed(Exception):  # noqa: N818 - reads as what happened
+class ToolFailed(Exception):
     """A Java program ended with an exit code other than 0."""
 
 
@@ -80,9 +80,7 @@ class ApacheKafka:
             run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties))
         command = (*JAVA, LOG_WARNINGS, "-cp", classpath(), "WatchedKafka", str(properties))
         with open(self.folder / "output.txt", "ab") as output:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT
-            )
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT)
         try:
             self._wait_for_answer()
         except BaseException:
@@ -132,6 +130,9 @@ class ApacheKafka:
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
+            # After a kill the controller waits out the old session before the broker may serve again.
+            "broker.session.timeout.ms": "1000",
+            "broker.heartbeat.interval.ms": "200",
             **self._extra_properties,
         }
         path = self.folder / "server.properties"
