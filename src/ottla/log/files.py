@@ -42,6 +42,10 @@ class File(Protocol):
     def fileno(self) -> int: ...
 
 
+class Lock(Protocol):
+    def release(self) -> None: ...
+
+
 class Files(Protocol):
     """A file system, as much of one as the log needs. Paths are absolute or relative strings."""
 
@@ -82,6 +86,9 @@ class Files(Protocol):
 
     def sync_folder(self, path: str) -> None:
         """Return when the names in a folder (made, renamed, removed) are on the disk."""
+
+    def lock(self, path: str) -> Lock:
+        """Own a data folder by a lock file in it; OSError when another process does."""
 
 
 class FileRange(NamedTuple):
@@ -220,6 +227,9 @@ class DiskFiles:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def lock(self, path: str) -> FolderLock:
+        return FolderLock(path)
 
 
 def _write_all(descriptor: int, data: Buffer, position: int) -> None:

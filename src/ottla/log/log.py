@@ -485,14 +485,14 @@ class Log:
         self.snapshots.remove(lambda taken: taken in gone)
         self.doom(old, now_ms)
         for segment in new:
-            segment.change_suffix("")
+            segment.change_suffix("", log_last=True)
         self._folder_changed = True
 
     def doom(self, segments: list[Segment], now_ms: int) -> None:
         """Rename the files of segments out of the way; they are removed later."""
         self.layout_version += 1
         for segment in segments:
-            segment.change_suffix(DELETED, log_last=True)
+            segment.change_suffix(DELETED)
             segment.close()
             self._doomed.append((now_ms + self.config.file_delete_delay_ms, segment.paths()))
         self._folder_changed = True

@@ -95,7 +95,7 @@ def _finish_swap(files: Files, folder: str, name: str, sizes: dict[str, int]) ->
             for path in replaced.paths():
                 files.remove(path)
             del sizes[other]
-    swapped.change_suffix("")
+    swapped.change_suffix("", log_last=True)
     swapped.close()
 
 

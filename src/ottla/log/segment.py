@@ -137,6 +137,12 @@ class Segment:
         self.time_index.write()
         self.aborted.write()
 
+    def sync(self) -> None:
+        """Bring all files of a finished segment to the disk. Touches no state: safe on any thread."""
+        self.file.sync()
+        for kind in (INDEX, TIME_INDEX, ABORTED_INDEX):
+            self._files.sync_path(self.path(kind))
+
     def forget_indexes(self) -> None:
         self.offset_index.forget_file()
         self.time_index.forget_file()

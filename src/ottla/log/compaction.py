@@ -1,0 +1,347 @@
+"""Compaction: of each key only the last record is kept, and in time not even that if it is a tombstone.
+
+First the keys of the part that was never compacted are read into a map, key to last offset. Then every segment up
+to the end of that part is written anew with what the map lets live, and put in the place of the old. Offsets never
+change. Everything goes in slices: between two of them the log may be appended to, rolled and read. Only sealed
+segments are touched, and only records of transactions that are decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from typing import NamedTuple
+
+from ottla.log.aborted import AbortedTransaction
+from ottla.log.errors import CorruptLog
+from ottla.log.files import Buffer, remove_all
+from ottla.log.log import Log
+from ottla.log.scan import SegmentScan
+from ottla.log.segment import CLEANED, LARGEST_RELATIVE_OFFSET, LOG, SWAP, Segment
+from ottla.records.batch import CONTROL, TRANSACTIONAL, BatchHeader, read_header
+from ottla.records.build import read_marker
+from ottla.records.codec import decode_keys
+from ottla.records.read import Batch
+from ottla.records.retain import empty_batch, retain_batch
+
+SLICE_BYTES = 1 << 20
+MAP_ENTRIES = 2_000_000
+
+Job = Callable[[], None]
+
+
+class Cleanable(NamedTuple):
+    """How much of a log compaction could work on."""
+
+    first_dirty_offset: int
+    end_offset: int
+    clean_bytes: int
+    dirty_bytes: int
+    is_overdue: bool  # by max.compaction.lag.ms
+
+    @property
+    def dirty_ratio(self) -> float:
+        total = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total if total else 0.0
+
+
+def cleanable(log: Log, first_dirty_offset: int, now_ms: int) -> Cleanable:
+    """What there is to compact, given up to where the last round came."""
+    first_dirty_offset = max(first_dirty_offset, log.segments[0].base_offset)
+    if first_dirty_offset > log.end_offset:
+        first_dirty_offset = log.segments[0].base_offset
+    end_offset = _first_uncleanable_offset(log, first_dirty_offset, now_ms)
+    sealed = [segment for segment in log.segments[:-1] if segment.base_offset < end_offset]
+    dirty = [segment for segment in sealed if segment.base_offset >= first_dirty_offset]
+    dirty_bytes = sum(segment.size_bytes for segment in dirty)
+    clean_bytes = sum(segment.size_bytes for segment in sealed) - dirty_bytes
+    oldest = next((first for segment in dirty if (first := segment.first_timestamp() or -1) >= 0), now_ms)
+    is_overdue = dirty_bytes > 0 and now_ms - oldest > log.config.max_compaction_lag_ms
+    return Cleanable(first_dirty_offset, end_offset, clean_bytes, dirty_bytes, is_overdue)
+
+
+def _first_uncleanable_offset(log: Log, first_dirty_offset: int, now_ms: int) -> int:
+    end_offset = min(log.active.base_offset, log.last_stable_offset, log.recovery_point)
+    lag_ms = log.config.min_compaction_lag_ms
+    if lag_ms > 0:
+        for segment in log.segments[:-1]:
+            if segment.base_offset >= first_dirty_offset and segment.largest_timestamp() > now_ms - lag_ms:
+                return min(end_offset, segment.base_offset)
+    return end_offset
+
+
+class Transactions:
+    """Follows the transactions of the batches that go by, to tell which are aborted and which markers are idle."""
+
+    def __init__(self, aborted: list[AbortedTransaction]) -> None:
+        self._coming = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
+        self._aborted: dict[int, AbortedTransaction] = {}
+        self._seen_aborted: set[int] = set()
+        self._seen_committed: set[int] = set()
+
+    def is_aborted(self, header: BatchHeader) -> bool:
+        """Whether a data batch belongs to an aborted transaction."""
+        self._begin_up_to(header.last_offset)
+        if not header.attributes & TRANSACTIONAL:
+            return False
+        if header.producer_id in self._aborted:
+            self._seen_aborted.add(header.producer_id)
+            return True
+        self._seen_committed.add(header.producer_id)
+        return False
+
+    def end(self, header: BatchHeader, is_commit: bool) -> tuple[bool, AbortedTransaction | None]:
+        """For a marker: whether any batch of its transaction went by; and the abort it stands for, then."""
+        self._begin_up_to(header.last_offset)
+        producer_id = header.producer_id
+        if is_commit:
+            was_seen = producer_id in self._seen_committed
+            self._seen_committed.discard(producer_id)
+            return was_seen, None
+        aborted = self._aborted.pop(producer_id, None)
+        was_seen = producer_id in self._seen_aborted
+        self._seen_aborted.discard(producer_id)
+        return was_seen, aborted if was_seen else None
+
+    def _begin_up_to(self, offset: int) -> None:
+        while self._coming and self._coming[-1].first_offset <= offset:
+            transaction = self._coming.pop()
+            self._aborted.setdefault(transaction.producer_id, transaction)
+
+
+class Compaction:
+    """One round over one log. `run` does it in slices; afterwards `cleaned_up_to` is where the next one begins."""
+
+    def __init__(self, log: Log, work: Cleanable, now_ms: int, *, map_entries: int = MAP_ENTRIES) -> None:
+        self.log = log
+        self.read_bytes = 0
+        self.written_bytes = 0
+        self.cleaned_up_to = work.first_dirty_offset
+        self._work = work
+        self._now_ms = now_ms
+        self._map_entries = map_entries
+        self._offsets: dict[bytes, int] = {}
+        self._map_end = work.first_dirty_offset
+        self._layout_version = log.layout_version
+        self._slice_bytes = 0
+
+    def run(self, slice_bytes: int = SLICE_BYTES) -> Iterator[Job | None]:
+        """Work for about `slice_bytes` at a time.
+
+        Each step gives None, or a job that blocks (a sync) to be run on any thread before the next step. The round
+        ends early, with nothing changed that was not whole, when the log's sealed segments change under it.
+        """
+        yield from self._map_keys(slice_bytes)
+        if self._is_overtaken():
+            return
+        transactions = Transactions(self._aborted_up_to(self._map_end))
+        segments = [segment for segment in self.log.segments[:-1] if segment.base_offset < self._map_end]
+        for group in self._groups(segments):
+            done = yield from self._rewrite(group, transactions, slice_bytes)
+            if not done:
+                return
+        self.cleaned_up_to = self._map_end
+
+    def _is_overtaken(self) -> bool:
+        return self.log.layout_version != self._layout_version
+
+    def _aborted_up_to(self, end_offset: int) -> list[AbortedTransaction]:
+        return self.log.aborted_transactions(self.log.segments[0].base_offset, end_offset)
+
+    def _slice_is_over(self, size_bytes: int, slice_bytes: int) -> bool:
+        self.read_bytes += size_bytes
+        self._slice_bytes += size_bytes
+        if self._slice_bytes < slice_bytes:
+            return False
+        self._slice_bytes = 0
+        return True
+
+    # The map
+
+    def _map_keys(self, slice_bytes: int) -> Iterator[None]:
+        """Read the keys of the dirty part, as far as the map can hold them."""
+        start, end = self._work.first_dirty_offset, self._work.end_offset
+        transactions = Transactions(self._aborted_up_to(end))
+        for segment in self.log.segments_from(start):
+            if segment.base_offset >= end:
+                break
+            for header, batch in self._batches(segment):
+                if header.last_offset < start:
+                    continue
+                if header.base_offset >= end or len(self._offsets) + header.count > self._map_entries:
+                    return
+                self._map_batch(header, batch, transactions)
+                self._map_end = header.next_offset
+                if self._slice_is_over(header.size, slice_bytes):
+                    yield None
+                    if self._is_overtaken():
+                        return
+        self._map_end = end
+
+    def _map_batch(self, header: BatchHeader, batch: memoryview, transactions: Transactions) -> None:
+        if header.attributes & CONTROL:
+            if header.count:
+                transactions.end(header, read_marker(batch).is_commit)
+        elif not transactions.is_aborted(header):
+            base_offset, offsets = header.base_offset, self._offsets
+            for offset_delta, key, _ in decode_keys(Batch(header, batch).area(), header.count):
+                if key is not None:
+                    offsets[key] = base_offset + offset_delta
+
+    @staticmethod
+    def _batches(segment: Segment) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """The batches of a segment, each checked: what is rotten must not be written out as good."""
+        scan = SegmentScan(segment)
+        for _, header, batch in scan:
+            yield header, batch
+        if scan.fault is not None:
+            raise CorruptLog(f"{segment.path(LOG)}, byte {scan.fault.position}: {scan.fault.reason}")
+
+    # The segments
+
+    def _groups(self, segments: list[Segment]) -> list[list[Segment]]:
+        """Neighbours that may be written into one segment, by the sizes they have now."""
+        config = self.log.config
+        groups: list[list[Segment]] = []
+        for segment in segments:
+            together = [*groups[-1], segment] if groups else []
+            fits = (
+                sum(member.size_bytes for member in together) <= config.segment_bytes
+                and sum(member.offset_index.size_bytes for member in together) <= config.segment_index_bytes
+                and sum(member.time_index.size_bytes for member in together) <= config.segment_index_bytes
+            )
+            if together and fits and self._end_of(segment) - together[0].base_offset <= LARGEST_RELATIVE_OFFSET:
+                groups[-1].append(segment)
+            else:
+                groups.append([segment])
+        return groups
+
+    def _end_of(self, segment: Segment) -> int:
+        return self.log.segments[self.log.segments.index(segment) + 1].base_offset
+
+    def _rewrite(
+        self, group: list[Segment], transactions: Transactions, slice_bytes: int
+    ) -> Generator[Job | None, None, bool]:
+        """Write what is kept of `group` into one segment and put it in their place; whether that came about."""
+        log = self.log
+        new = Segment(
+            log.files,
+            log.folder,
+            group[0].base_offset,
+            created_ms=group[-1].created_ms,
+            index_interval_bytes=log.config.index_interval_bytes,
+            suffix=CLEANED,
+        )
+        new.append(b"")
+        keeper = Keeper(log, self._offsets, self._map_end, transactions, self._end_of(group[-1]), self._now_ms)
+        for segment in group:
+            for header, batch in self._batches(segment):
+                kept = keeper.kept(header, batch)
+                if kept is not None:
+                    position = new.append(kept)
+                    max_timestamp = read_header(kept).max_timestamp
+                    new.note_batch(position, len(kept), header.last_offset, max_timestamp)
+                    self.written_bytes += len(kept)
+                if self._slice_is_over(header.size, slice_bytes):
+                    yield None
+                    if self._abandon(new):
+                        return False
+        new.aborted.entries.extend(keeper.aborted)
+        new.write_indexes()
+        yield new.sync
+        if self._abandon(new):
+            return False
+        new.change_suffix(SWAP, log_last=True)
+        yield lambda: log.files.sync_folder(log.folder)
+        if self._abandon(new):
+            return False
+        log.replace_segments(group, [new], self._now_ms)
+        self._layout_version = log.layout_version
+        return True
+
+    def _abandon(self, new: Segment) -> bool:
+        """Whether the log has changed so that the new segment is of no use; then it goes."""
+        if self._is_overtaken():
+            remove_all(self.log.files, new.paths())
+            return True
+        return False
+
+
+class Keeper:
+    """Decides what of each batch lives on."""
+
+    def __init__(
+        self,
+        log: Log,
+        offsets: dict[bytes, int],
+        map_end: int,
+        transactions: Transactions,
+        end_offset: int,
+        now_ms: int,
+    ) -> None:
+        self.aborted: list[AbortedTransaction] = []
+        self._offsets = offsets
+        self._map_end = map_end
+        self._transactions = transactions
+        self._end_offset = end_offset
+        self._now_ms = now_ms
+        self._horizon_ms = now_ms + log.config.delete_retention_ms
+        self._producers = {
+            producer_id: (producer.last_offset if producer.batches else None, producer.epoch)
+            for producer_id, producer in log.producers.by_id.items()
+        }
+
+    def kept(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
+        """The batch as it is to be written: as it was, with fewer records, with none, or not at all."""
+        if header.attributes & CONTROL:
+            return self._kept_marker(header, batch)
+        if header.count == 0 or self._transactions.is_aborted(header):
+            return self._nothing(header, batch)
+        return self._kept_data(header, batch)
+
+    def _kept_marker(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
+        """A marker outlives the batches of its transaction by `delete.retention.ms`."""
+        if header.count == 0:
+            return self._nothing(header, batch)
+        was_seen, aborted = self._transactions.end(header, read_marker(batch).is_commit)
+        if aborted is not None:
+            self.aborted.append(aborted)
+        if was_seen:
+            return batch
+        if header.delete_horizon_ms is None:
+            return retain_batch(batch, [True], delete_horizon_ms=self._horizon_ms)
+        return batch if self._now_ms < header.delete_horizon_ms else self._nothing(header, batch)
+
+    def _kept_data(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
+        base_offset, map_end, latest = header.base_offset, self._map_end, self._offsets.get
+        horizon_ms = header.delete_horizon_ms
+        keeps_tombstones = horizon_ms is None or self._now_ms < horizon_ms
+        has_tombstones = False
+        mask = []
+        for offset_delta, key, is_tombstone in decode_keys(Batch(header, batch).area(), header.count):
+            offset = base_offset + offset_delta
+            keep = offset >= map_end or (
+                key is not None and offset >= latest(key, -1) and (keeps_tombstones or not is_tombstone)
+            )
+            mask.append(keep)
+            has_tombstones |= keep and is_tombstone
+        if not any(mask):
+            return self._nothing(header, batch)
+        needs_horizon = has_tombstones and horizon_ms is None
+        if all(mask) and not needs_horizon:
+            return batch
+        return retain_batch(batch, mask, delete_horizon_ms=self._horizon_ms if needs_horizon else None)
+
+    def _nothing(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
+        """No record is left. The header stays where it tells what a producer wrote last, or where the range ends."""
+        if header.next_offset == self._end_offset or self._is_last_of_producer(header):
+            return empty_batch(batch)
+        return None
+
+    def _is_last_of_producer(self, header: BatchHeader) -> bool:
+        known = self._producers.get(header.producer_id)
+        if known is None:
+            return False
+        last_offset, epoch = known
+        if last_offset is None:
+            return header.is_control and header.producer_epoch == epoch
+        return header.last_offset == last_offset

@@ -1,0 +1,155 @@
+"""The work a data folder needs now and then: flushing, retention, compaction, removal, checkpoints.
+
+All of it is one generator of small slices. Between two of them the owner serves requests. Where a slice must block
+(a sync, an unlink) it gives a job instead, to be run on another thread; if the job fails, its error is thrown back
+in. Nothing here reads a clock but the one it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from ottla.log.checkpoint import TopicPartition
+from ottla.log.compaction import MAP_ENTRIES, Cleanable, Compaction, Job, cleanable
+from ottla.log.errors import CorruptLog, StorageFailed
+from ottla.log.files import remove_all
+from ottla.log.log import Log
+from ottla.log.manager import LogManager
+from ottla.log.retention import apply_retention
+
+SECOND_MS = 1000
+MINUTE_MS = 60 * SECOND_MS
+LOGS_A_SLICE = 100
+
+Slices = Iterator[Job | None]
+
+
+class Housekeeping:
+    def __init__(
+        self,
+        manager: LogManager,
+        clock_ms: Callable[[], int],
+        *,
+        flush_interval_ms: int = SECOND_MS,
+        retention_interval_ms: int = 5 * MINUTE_MS,
+        compaction_interval_ms: int = 15 * SECOND_MS,
+        checkpoint_interval_ms: int = MINUTE_MS,
+        producer_interval_ms: int = 10 * MINUTE_MS,
+        map_entries: int = MAP_ENTRIES,
+    ) -> None:
+        self._manager = manager
+        self._clock_ms = clock_ms
+        self._map_entries = map_entries
+        self.uncleanable: dict[TopicPartition, str] = {}
+        now_ms = clock_ms()
+        self._tasks: list[tuple[int, Callable[[], Slices]]] = [
+            (flush_interval_ms, self.flush),
+            (retention_interval_ms, self.retain),
+            (compaction_interval_ms, self.compact),
+            (flush_interval_ms, self.remove),
+            (checkpoint_interval_ms, self.checkpoint),
+            (producer_interval_ms, self.expire_producers),
+        ]
+        self._due_ms = [now_ms + interval for interval, _ in self._tasks]
+
+    @property
+    def next_due_ms(self) -> int:
+        return min(self._due_ms)
+
+    def run(self) -> Slices:
+        """Do all that is due now."""
+        for number, (interval_ms, task) in enumerate(self._tasks):
+            if self._clock_ms() >= self._due_ms[number]:
+                yield from task()
+                self._due_ms[number] = self._clock_ms() + interval_ms
+
+    def _logs(self) -> Iterator[tuple[TopicPartition, Log]]:
+        """Every log that is still there when its turn comes."""
+        for partition in list(self._manager.logs):
+            log = self._manager.logs.get(partition)
+            if log is not None and log.failure is None:
+                yield partition, log
+
+    def flush(self) -> Slices:
+        """Flush sealed segments, so that little is scanned after a crash, and what flush.messages and flush.ms ask."""
+        for number, (_, log) in enumerate(self._logs()):
+            if log.recovery_point < log.active.base_offset or log.flush_is_due(self._clock_ms()):
+                yield from self._flush(log)
+            elif number % LOGS_A_SLICE == LOGS_A_SLICE - 1:
+                yield None
+
+    def _flush(self, log: Log) -> Slices:
+        flush = log.begin_flush()
+        if flush is None:
+            return
+        try:
+            yield flush.run
+        except OSError as error:
+            try:
+                log.end_flush(flush, self._clock_ms(), error)
+            except StorageFailed:
+                return  # the log has noted it, and refuses writes from now on
+        else:
+            log.end_flush(flush, self._clock_ms())
+
+    def retain(self) -> Slices:
+        for number, (_, log) in enumerate(self._logs()):
+            if apply_retention(log, self._clock_ms()) or number % LOGS_A_SLICE == LOGS_A_SLICE - 1:
+                yield None
+
+    def remove(self) -> Slices:
+        """Unlink what was deleted long enough ago."""
+        now_ms = self._clock_ms()
+        for _, log in self._logs():
+            for path in log.due_removals(now_ms):
+                yield partial(remove_all, log.files, [path])
+        for folder in self._manager.due_folders(now_ms):
+            yield partial(self._manager.remove_folder, folder)
+
+    def checkpoint(self) -> Slices:
+        for path, data in self._manager.checkpoints():
+            yield partial(self._manager.files.replace, path, data)
+
+    def expire_producers(self) -> Slices:
+        for number, (_, log) in enumerate(self._logs()):
+            log.producers.expire(self._clock_ms())
+            if number % LOGS_A_SLICE == LOGS_A_SLICE - 1:
+                yield None
+
+    # Compaction
+
+    def compact(self) -> Slices:
+        """Compact the logs that need it, the dirtiest first."""
+        while (choice := self._dirtiest()) is not None:
+            partition, log, work = choice
+            compaction = Compaction(log, work, self._clock_ms(), map_entries=self._map_entries)
+            # What compaction leaves out must be known to be on the disk, not lost, when the log is next opened.
+            yield partial(self._manager.files.replace, *self._manager.checkpoints()[0])
+            try:
+                yield from compaction.run()
+            except (CorruptLog, OSError) as error:
+                self.uncleanable[partition] = str(error)
+                continue
+            if compaction.cleaned_up_to <= work.first_dirty_offset:
+                return  # overtaken by a truncation or a removal: the next time will do
+            self._manager.cleaner_offsets[partition] = compaction.cleaned_up_to
+            yield partial(self._manager.files.replace, *self._manager.checkpoints()[3])
+
+    def _dirtiest(self) -> tuple[TopicPartition, Log, Cleanable] | None:
+        best: tuple[float, TopicPartition, Log, Cleanable] | None = None
+        for partition, log in self._logs():
+            if not log.config.is_compacted or partition in self.uncleanable:
+                continue
+            work = cleanable(log, self._manager.cleaner_offsets.get(partition, 0), self._clock_ms())
+            wanted = work.is_overdue or work.dirty_ratio >= log.config.min_cleanable_dirty_ratio
+            if work.dirty_bytes and wanted and (best is None or work.dirty_ratio > best[0]):
+                best = work.dirty_ratio, partition, log, work
+        return None if best is None else best[1:]
+
+
+def run_here(slices: Slices) -> None:
+    """Run slices to their end, jobs and all, on this thread."""
+    for job in slices:
+        if job is not None:
+            job()

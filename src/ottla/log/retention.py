@@ -1,0 +1,65 @@
+"""Which segments have outlived their topic's settings: too old, too many bytes, or before the log's start."""
+
+from __future__ import annotations
+
+from ottla.log.log import Log
+
+UNLIMITED = -1
+
+
+def expired_segments(log: Log, now_ms: int) -> int:
+    """How many of the oldest segments are due. What is not yet replicated never is."""
+    removable = _removable(log)
+    due = _before_log_start(log, removable)
+    if log.config.is_deleted:
+        due = max(due, _too_old(log, removable, now_ms), _too_many_bytes(log, removable))
+    return due
+
+
+def apply_retention(log: Log, now_ms: int) -> int:
+    """Remove what is due; how many segments that was."""
+    due = expired_segments(log, now_ms)
+    if due:
+        log.remove_first(due, now_ms)
+    return due
+
+
+def _removable(log: Log) -> int:
+    """How many segments lie wholly below the high watermark; an empty active one stays."""
+    count = 0
+    for number, segment in enumerate(log.segments):
+        is_last = number + 1 == len(log.segments)
+        next_offset = log.end_offset if is_last else log.segments[number + 1].base_offset
+        if next_offset > log.high_watermark or (is_last and segment.size_bytes == 0):
+            break
+        count += 1
+    return count
+
+
+def _before_log_start(log: Log, removable: int) -> int:
+    count = 0
+    while count < min(removable, len(log.segments) - 1):
+        if log.segments[count + 1].base_offset > log.log_start_offset:
+            break
+        count += 1
+    return count
+
+
+def _too_old(log: Log, removable: int, now_ms: int) -> int:
+    if log.config.retention_ms == UNLIMITED:
+        return 0
+    count = 0
+    while count < removable and now_ms - log.segments[count].largest_timestamp() > log.config.retention_ms:
+        count += 1
+    return count
+
+
+def _too_many_bytes(log: Log, removable: int) -> int:
+    if log.config.retention_bytes == UNLIMITED:
+        return 0
+    excess = log.size_bytes - log.config.retention_bytes
+    count = 0
+    while count < removable and excess >= log.segments[count].size_bytes:
+        excess -= log.segments[count].size_bytes
+        count += 1
+    return count
