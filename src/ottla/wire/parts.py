@@ -11,8 +11,7 @@ class FileRange(Protocol):
     """A run of bytes in an open file, to be sent by the kernel. The wire looks only at its size."""
 
     @property
-    def file(self) -> int:
-        """The descriptor of the open file."""
+    def file(self) -> object: ...
 
     @property
     def position(self) -> int: ...

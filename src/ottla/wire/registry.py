@@ -10,13 +10,13 @@ from ottla.wire.apis import BY_KEY, Api
 from ottla.wire.schema import Request, Response
 
 
-def module_name(api: Api) -> str:
-    """The module of wire/messages that declares the API's request and response."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", api.name).lower()
+def snake_case(name: str) -> str:
+    """An API's name as that of the module in wire/messages that declares its request and response."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
 def _load(api: Api, suffix: str) -> type[Request] | type[Response]:
-    module = import_module(f"ottla.wire.messages.{module_name(api)}")
+    module = import_module(f"ottla.wire.messages.{snake_case(api.name)}")
     return cast(type[Request] | type[Response], getattr(module, api.name + suffix))
 
 

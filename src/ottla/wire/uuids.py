@@ -24,7 +24,7 @@ def parse_uuid(text: str) -> bytes:
     """The 16 bytes of an id that was printed by uuid_text or by Kafka."""
     try:
         uuid = binascii.a2b_base64(text.translate(_TO_STANDARD) + "==", strict_mode=True)
-    except binascii.Error:
+    except ValueError:
         uuid = b""
     if len(uuid) != 16 or len(text) != 22:
         raise ValueError(f"not an id of 22 base64url characters: {text!r}")
