@@ -158,9 +158,7 @@ def check_batch(buffer: Buffer, position: int = 0) -> BatchHeader:
     if crc != header.crc:
         raise CorruptBatch(f"checksum is {crc:#010x}, the header says {header.crc:#010x}")
     if header.last_offset_delta < 0 or header.count < 0:
-        raise CorruptBatch(
-            f"last offset delta {header.last_offset_delta} and count {header.count} are negative"
-        )
+        raise CorruptBatch(f"last offset delta {header.last_offset_delta} and count {header.count} are negative")
     return header
 
 

@@ -23,9 +23,37 @@ cdef struct Fields:
 
 cdef Py_ssize_t BAD_SIZE, BAD_TIMESTAMP, BAD_OFFSET, BAD_KEY, BAD_VALUE, BAD_HEADERS, NOT_FILLED
 cdef Py_ssize_t LEAST_RECORD_BYTES, MOST_RECORD_BYTES, MOST_COLUMN_BYTES
-cdef uint64_t BITS_32, BITS_64
 cdef bytes NO_HEADERS
 
+
+cdef inline (int64_t, Py_ssize_t) read_varint(octets_t data, Py_ssize_t position, Py_ssize_t end) noexcept:
+    cdef uint64_t raw
+    if position < end and data[position] < 0x80:
+        raw = data[position]
+        return <int64_t> (raw >> 1) ^ -<int64_t> (raw & 1), position + 1
+    return read_wide(data, position, end, 35, <uint64_t> 0xFFFFFFFFu)
+
+cdef inline (int64_t, Py_ssize_t) read_varlong(octets_t data, Py_ssize_t position, Py_ssize_t end) noexcept:
+    cdef uint64_t raw
+    if position < end and data[position] < 0x80:
+        raw = data[position]
+        return <int64_t> (raw >> 1) ^ -<int64_t> (raw & 1), position + 1
+    return read_wide(data, position, end, 70, ~<uint64_t> 0)
+
+cdef inline (int64_t, Py_ssize_t) read_wide(octets_t data, Py_ssize_t position, Py_ssize_t end, int most_bits,
+                                            uint64_t mask) noexcept:
+    cdef uint64_t raw = 0
+    cdef uint64_t byte
+    cdef int shift = 0
+    while position < end and shift < most_bits:
+        byte = data[position]
+        position += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            raw &= mask
+            return <int64_t> (raw >> 1) ^ -<int64_t> (raw & 1), position
+        shift += 7
+    return 0, -1
 
 cdef inline octets_t octets(memoryview view) except? NULL:
     if not PyBuffer_IsContiguous(PyMemoryView_GET_BUFFER(view), b"C"):
@@ -79,12 +107,6 @@ cdef class Record:
 
 # Reading.
 cdef Fields fault(Py_ssize_t kind) noexcept
-
-@cython.locals(raw=uint64_t, byte=uint64_t, shift=int)
-cdef (int64_t, Py_ssize_t) read_varint(octets_t data, Py_ssize_t position, Py_ssize_t end) noexcept
-
-@cython.locals(raw=uint64_t, byte=uint64_t, shift=int)
-cdef (int64_t, Py_ssize_t) read_varlong(octets_t data, Py_ssize_t position, Py_ssize_t end) noexcept
 
 @cython.locals(timestamp_delta=int64_t, offset_delta=int64_t, size=int64_t, key_at=Py_ssize_t, key_size=int64_t,
                value_at=Py_ssize_t, value_size=int64_t, header_count=int64_t, headers_at=Py_ssize_t)
@@ -178,8 +200,10 @@ cdef class BinaryColumn:
 
     cdef int check_room(self, Py_ssize_t size) except -1
     @cython.locals(used=Py_ssize_t)
-    cdef int reserve(self, Py_ssize_t rows, Py_ssize_t size) except -1
-    cdef void append(self, octets_t data, Py_ssize_t start, Py_ssize_t size) noexcept
+    cdef int reserve(self, Py_ssize_t rows) except -1
+    cdef int grow(self, Py_ssize_t size, Py_ssize_t expected) except -1
+    @cython.locals(row=Py_ssize_t, used=Py_ssize_t)
+    cdef inline int append(self, octets_t data, Py_ssize_t start, Py_ssize_t size, Py_ssize_t expected) except -1
     cdef int cut(self, Py_ssize_t rows) except -1
     cdef object finish(self)
 
@@ -203,11 +227,12 @@ cdef class Columns:
                        object log_append_time=*, int64_t start_offset=*)
     cdef int _reserve(self, Py_ssize_t count, Py_ssize_t size) except -1
     @cython.locals(fixed_timestamp=bint, timestamp=int64_t, offsets="int64_t*", timestamps="int64_t*",
-                   keys=BinaryColumn, values=BinaryColumn, position=Py_ssize_t, index=Py_ssize_t, offset=int64_t,
+                   keys=BinaryColumn, values=BinaryColumn, row=Py_ssize_t, position=Py_ssize_t, index=Py_ssize_t, offset=int64_t,
                fields=Fields)
     cdef int _fill(self, octets_t data, Py_ssize_t end, Py_ssize_t count, int64_t base_offset, int64_t base_timestamp,
                    object log_append_time, int64_t start_offset) except -1
     @cython.locals(size=int64_t, name=bytes)
-    cdef int _append_headers(self, octets_t data, Py_ssize_t position, Py_ssize_t end, Py_ssize_t count) except -1
+    cdef int _append_headers(self, Py_ssize_t row, octets_t data, Py_ssize_t position, Py_ssize_t end,
+                             Py_ssize_t count) except -1
     cdef int _cut(self, Py_ssize_t rows) except -1
     cpdef finish(self)

@@ -28,6 +28,8 @@ if not cython.compiled:
         int64,
         int64s,
         octets,
+        read_varint,
+        read_varlong,
         resize,
         resize_numbers,
         wrapping_add,
@@ -44,8 +46,6 @@ RecordTuple = tuple[int, Buffer | None, Buffer | None, Iterable[tuple[str, Buffe
 LEAST_RECORD_BYTES = 7  # seven fields of one byte each
 MOST_RECORD_BYTES = 0x7FFFFFFF
 MOST_COLUMN_BYTES = 0x7FFFFFFF  # Arrow's offsets are 32 bits wide
-BITS_32 = 0xFFFFFFFF
-BITS_64 = 0xFFFFFFFFFFFFFFFF
 LEAST_INT64 = -0x8000000000000000
 MOST_INT64 = 0x7FFFFFFFFFFFFFFF
 
@@ -124,39 +124,6 @@ class Scan(NamedTuple):
 # Reading. Faults come back as values, for a C function that cannot raise costs nothing to call.
 
 
-def read_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
-    """A signed number of at most 32 bits, and the position behind it: -1 when it is cut or too long."""
-    if position < end and data[position] < 0x80:
-        raw = data[position]
-        return (raw >> 1) ^ -(raw & 1), position + 1
-    raw = 0
-    for shift in range(0, 35, 7):
-        if position >= end:
-            return 0, -1
-        byte = data[position]
-        position += 1
-        raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            raw &= BITS_32
-            return (raw >> 1) ^ -(raw & 1), position
-    return 0, -1
-
-
-def read_varlong(data: bytes, position: int, end: int) -> tuple[int, int]:
-    """A signed number of at most 64 bits, likewise."""
-    raw = 0
-    for shift in range(0, 70, 7):
-        if position >= end:
-            return 0, -1
-        byte = data[position]
-        position += 1
-        raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            raw &= BITS_64
-            return (raw >> 1) ^ -(raw & 1), position
-    return 0, -1
-
-
 def fault(kind: int) -> Fields:
     return Fields(kind, 0, 0, 0, 0, 0, 0, 0, 0)
 
@@ -187,9 +154,7 @@ def parse_record(data: bytes, position: int, end: int) -> Fields:
         return fault(BAD_HEADERS)
     if position != end:
         return fault(NOT_FILLED)
-    return Fields(
-        end, timestamp_delta, offset_delta, key_at, key_size, value_at, value_size, headers_at, header_count
-    )
+    return Fields(end, timestamp_delta, offset_delta, key_at, key_size, value_at, value_size, headers_at, header_count)
 
 
 def skip_headers(data: bytes, position: int, end: int, count: int) -> int:
@@ -271,13 +236,9 @@ def decode_records(
         record.offset = offset
         record.timestamp = timestamp
         record.key = data[fields.key_at : fields.key_at + fields.key_size] if fields.key_size >= 0 else None
-        record.value = (
-            data[fields.value_at : fields.value_at + fields.value_size] if fields.value_size >= 0 else None
-        )
+        record.value = data[fields.value_at : fields.value_at + fields.value_size] if fields.value_size >= 0 else None
         record.headers = (
-            read_headers(data, fields.headers_at, position, fields.header_count)
-            if fields.header_count
-            else ()
+            read_headers(data, fields.headers_at, position, fields.header_count) if fields.header_count else ()
         )
         records.append(record)
     check_end(position, end, count)
@@ -329,9 +290,7 @@ def decode_keys(area: Buffer, count: int) -> list[KeyEntry]:
     return entries
 
 
-def retain_records(
-    area: Buffer, count: int, keep: bytes, timestamp_shift: int = 0
-) -> tuple[bytearray, int, int]:
+def retain_records(area: Buffer, count: int, keep: bytes, timestamp_shift: int = 0) -> tuple[bytearray, int, int]:
     """Only the records whose byte in `keep` is not 0; how many; and their highest timestamp delta.
 
     `timestamp_shift` is what the base timestamp grew by: each delta shrinks by it.
@@ -586,7 +545,7 @@ class ColumnBuffers(NamedTuple):
 
 
 class BinaryColumn:
-    """A binary array as it grows. Rows and bytes are reserved first, then appended without a check."""
+    """A binary array as it grows. Rows are reserved first, then appended."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -602,26 +561,34 @@ class BinaryColumn:
         if self.size + size > MOST_COLUMN_BYTES:
             raise ColumnsFull(f"a column of {self.size} bytes cannot take {size} more")
 
-    def reserve(self, rows: int, size: int) -> None:
+    def reserve(self, rows: int) -> None:
         if self.rows + rows > self.row_capacity:
             used = len(self.validity)
             self.row_capacity = max(self.rows + rows, 2 * self.row_capacity)
             resize_numbers(self.offsets, self.row_capacity + 1)
             resize(self.validity, self.row_capacity // 8 + 1)
             fill_ones(writable(self.validity), used, len(self.validity))
-        if self.size + size > self.byte_capacity:
-            self.byte_capacity = max(self.size + size, 2 * self.byte_capacity)
-            resize(self.data, self.byte_capacity)
 
-    def append(self, data: bytes, start: int, size: int) -> None:
+    def grow(self, size: int, expected: int) -> None:
+        """Make room for `size` bytes more; `expected` are likely to come."""
+        self.byte_capacity = max(self.size + max(size, expected), 2 * self.byte_capacity)
+        resize(self.data, self.byte_capacity)
+
+    def append(self, data: bytes, start: int, size: int, expected: int) -> None:
+        row = self.rows
+        used = self.size
         if size >= 0:
-            copy_range(writable(self.data), self.size, data, start, size)
-            self.size += size
+            if used + size > self.byte_capacity:
+                self.grow(size, expected)
+            copy_range(writable(self.data), used, data, start, size)
+            used += size
+            self.size = used
         else:
-            writable(self.validity)[self.rows >> 3] &= ~(1 << (self.rows & 7)) & 0xFF
+            writable(self.validity)[row >> 3] &= ~(1 << (row & 7)) & 0xFF
             self.null_count += 1
-        self.rows += 1
-        int32s(self.offsets)[self.rows] = self.size
+        row += 1
+        self.rows = row
+        int32s(self.offsets)[row] = used
 
     def cut(self, rows: int) -> None:
         """Take back every row from `rows` on."""
@@ -659,9 +626,10 @@ class Columns:
         self.timestamps = array("q")
         self.keys = BinaryColumn()
         self.values = BinaryColumn()
-        self.header_offsets = array("i", [0])
-        self.header_names = BinaryColumn()
-        self.header_values = BinaryColumn()
+        if self.with_headers:
+            self.header_offsets = array("i", [0])
+            self.header_names = BinaryColumn()
+            self.header_values = BinaryColumn()
 
     def append_batch(
         self,
@@ -687,10 +655,11 @@ class Columns:
     def _reserve(self, count: int, size: int) -> None:
         self.keys.check_room(size)
         self.values.check_room(size)
-        self.header_names.check_room(size)
-        self.header_values.check_room(size)
-        self.keys.reserve(count, size)
-        self.values.reserve(count, size)
+        self.keys.reserve(count)
+        self.values.reserve(count)
+        if self.with_headers:
+            self.header_names.check_room(3 * size)  # a byte that is not UTF-8 becomes three that are
+            self.header_values.check_room(size)
         if self.rows + count > self.capacity:
             self.capacity = max(self.rows + count, 2 * self.capacity)
             resize_numbers(self.offsets, self.capacity)
@@ -716,6 +685,7 @@ class Columns:
         timestamps = int64s(self.timestamps)
         keys = self.keys
         values = self.values
+        row = self.rows
         position = 0
         for index in range(count):
             fields = parse_record(data, position, end)
@@ -727,29 +697,30 @@ class Columns:
                 continue
             if not fixed_timestamp:
                 timestamp = wrapping_add(base_timestamp, fields.timestamp_delta)
-            offsets[self.rows] = offset
-            timestamps[self.rows] = timestamp
-            keys.append(data, fields.key_at, fields.key_size)
-            values.append(data, fields.value_at, fields.value_size)
+            offsets[row] = offset
+            timestamps[row] = timestamp
+            keys.append(data, fields.key_at, fields.key_size, end - position)
+            values.append(data, fields.value_at, fields.value_size, end - position)
+            row += 1
             if self.with_headers:
-                self._append_headers(data, fields.headers_at, position, fields.header_count)
-            self.rows += 1
+                self._append_headers(row, data, fields.headers_at, position, fields.header_count)
         check_end(position, end, count)
+        self.rows = row
 
-    def _append_headers(self, data: bytes, position: int, end: int, count: int) -> None:
-        self.header_values.reserve(count, end - position)
+    def _append_headers(self, row: int, data: bytes, position: int, end: int, count: int) -> None:
+        self.header_names.reserve(count)
+        self.header_values.reserve(count)
         for _ in range(count):
             size, position = read_varint(data, position, end)
             name = data[position : position + size]
             if not name.isascii():
                 name = name.decode("utf-8", "replace").encode()
-            self.header_names.reserve(1, len(name))
-            self.header_names.append(name, 0, len(name))
+            self.header_names.append(name, 0, len(name), 0)
             size, position = read_varint(data, position + size, end)
-            self.header_values.append(data, position, size)
+            self.header_values.append(data, position, size, 0)
             if size > 0:
                 position += size
-        int32s(self.header_offsets)[self.rows + 1] = self.header_names.rows
+        int32s(self.header_offsets)[row] = self.header_names.rows
 
     def _cut(self, rows: int) -> None:
         self.rows = rows

@@ -174,9 +174,7 @@ def _decompress_lz4(data: Buffer, limit_bytes: int) -> bytes:
         try:
             # In pieces: told a length, the library would allocate all of it at once.
             while not decompressor.eof:
-                piece = decompressor.decompress(
-                    rest, min(_PIECE_BYTES + len(out), limit_bytes + 1 - len(out))
-                )
+                piece = decompressor.decompress(rest, min(_PIECE_BYTES + len(out), limit_bytes + 1 - len(out)))
                 rest = b""
                 out += piece
                 if len(out) > limit_bytes:

@@ -29,6 +29,37 @@ class Fields(NamedTuple):
     header_count: int
 
 
+def read_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
+    """A signed number of at most 32 bits, and the position behind it: -1 when it is cut or too long."""
+    if position < end and data[position] < 0x80:
+        raw = data[position]
+        return (raw >> 1) ^ -(raw & 1), position + 1
+    return read_wide(data, position, end, 35, 0xFFFFFFFF)
+
+
+def read_varlong(data: bytes, position: int, end: int) -> tuple[int, int]:
+    """A signed number of at most 64 bits, likewise."""
+    if position < end and data[position] < 0x80:
+        raw = data[position]
+        return (raw >> 1) ^ -(raw & 1), position + 1
+    return read_wide(data, position, end, 70, 0xFFFFFFFFFFFFFFFF)
+
+
+def read_wide(data: bytes, position: int, end: int, most_bits: int, mask: int) -> tuple[int, int]:
+    """A number of several bytes. Bits beyond the mask are dropped, as Kafka's reader drops them."""
+    raw = 0
+    shift = 0
+    while position < end and shift < most_bits:
+        byte = data[position]
+        position += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            raw &= mask
+            return (raw >> 1) ^ -(raw & 1), position
+        shift += 7
+    return 0, -1
+
+
 def octets(view: memoryview) -> bytes:
     """The bytes behind a view, to read."""
     if not view.c_contiguous:

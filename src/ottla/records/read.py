@@ -28,9 +28,7 @@ class Batch(NamedTuple):
         """Its records, uncompressed."""
         return decompress(self.header.codec, self.bytes[HEADER_SIZE:], limit_bytes)
 
-    def records(
-        self, start_offset: int = LEAST_INT64, limit_bytes: int = DEFAULT_LIMIT_BYTES
-    ) -> list[Record]:
+    def records(self, start_offset: int = LEAST_INT64, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> list[Record]:
         header = self.header
         area = self.area(limit_bytes) if header.count else b""
         return decode_records(
@@ -95,9 +93,7 @@ def read_records(
 ) -> list[Record]:
     """The records from `start_offset` on, of all whole batches."""
     records: list[Record] = []
-    for batch in read_batches(
-        buffer, start_offset=start_offset, check_crc=check_crc, with_control=with_control
-    ):
+    for batch in read_batches(buffer, start_offset=start_offset, check_crc=check_crc, with_control=with_control):
         records += batch.records(start_offset, limit_bytes)
     return records
 
@@ -112,7 +108,5 @@ def read_columns(
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
 ) -> None:
     """Append the same to `columns`."""
-    for batch in read_batches(
-        buffer, start_offset=start_offset, check_crc=check_crc, with_control=with_control
-    ):
+    for batch in read_batches(buffer, start_offset=start_offset, check_crc=check_crc, with_control=with_control):
         batch.append_to(columns, start_offset, limit_bytes)
