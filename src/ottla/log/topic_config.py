@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from random import Random
+from typing import TYPE_CHECKING
 
 from ottla.config import (
     Between,
@@ -22,6 +22,9 @@ from ottla.config import (
     definitions_of,
     setting,
 )
+
+if TYPE_CHECKING:
+    from random import Random
 
 MINUTE_MS = 60 * 1000
 HOUR_MS = 60 * MINUTE_MS
