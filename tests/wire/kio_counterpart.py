@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
+import datetime as dt
 import io
 import typing
 import uuid
@@ -16,8 +16,8 @@ from kio.serial import entity_reader, entity_writer
 from ottla.wire.layout import Array, Nested, layout_of
 from ottla.wire.schema import Struct
 
-UNIX_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-LATEST_SECONDS = int(datetime.datetime(9999, 1, 1, tzinfo=datetime.UTC).timestamp())
+UNIX_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+LATEST_SECONDS = int(dt.datetime(9999, 1, 1, tzinfo=dt.UTC).timestamp())
 WHOLE_SECONDS_MS = st.integers(0, LATEST_SECONDS).map(lambda seconds: seconds * 1000)
 
 NARROWED: dict[str | None, st.SearchStrategy[Any]] = {
@@ -58,9 +58,7 @@ class Counterpart:
         return self._entities[type(value)]
 
     def write(self, entity: Any) -> bytes:
-        buffer = io.BytesIO()
-        entity_writer(self.entity)(buffer, entity)
-        return buffer.getvalue()
+        return write_entity(entity)
 
     def read(self, data: bytes) -> Any:
         entity, size_bytes = entity_reader(self.entity)(data, 0)
@@ -80,9 +78,9 @@ class Counterpart:
             case int(), "error_code":
                 return ErrorCode(value)
             case int(), "timedelta_i32" | "timedelta_i64":
-                return datetime.timedelta(milliseconds=value)
+                return dt.timedelta(milliseconds=value)
             case int(), "datetime_i64":
-                return UNIX_EPOCH + datetime.timedelta(milliseconds=value)
+                return UNIX_EPOCH + dt.timedelta(milliseconds=value)
         return value
 
     def _pair(self, struct: type[Struct], entity: type[Any]) -> None:
@@ -94,6 +92,12 @@ class Counterpart:
             kind = field.kind.element if isinstance(field.kind, Array) else field.kind
             if isinstance(kind, Nested):
                 self._pair(kind.struct, _nested_entity(types[fields[field.name].name]))
+
+
+def write_entity(entity: Any) -> bytes:
+    buffer = io.BytesIO()
+    entity_writer(type(entity))(buffer, entity)
+    return buffer.getvalue()
 
 
 def _fields(entity: type[Any]) -> dict[str, dataclasses.Field[Any]]:

@@ -77,3 +77,25 @@ def _kinds(kind: Kind, version: int, narrow: Narrow) -> st.SearchStrategy[Any]:
         case Nested():
             return structs(kind.struct, version, narrow)
     raise TypeError(f"no values for {kind!r}")
+
+
+def filled(struct: type[Struct], version: int) -> Any:
+    """One value with something in every field that the version carries."""
+    layout = layout_of(struct, version)
+    carried = (*layout.positional, *layout.tagged)
+    return struct(**{field.name: _something(field.kind, version) for field in carried})
+
+
+def _something(kind: Kind, version: int) -> Any:
+    match kind:
+        case Fixed():
+            return {"?": True, "d": 0.5, "16s": bytes(range(16))}.get(kind.code, 3)
+        case Text():
+            return "abc"
+        case Blob() | RecordsBlob():
+            return b"abc"
+        case Array():
+            return [_something(kind.element, version)] * 2
+        case Nested():
+            return filled(kind.struct, version)
+    raise TypeError(f"no value for {kind!r}")

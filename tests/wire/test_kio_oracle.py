@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.index import load_entity_schema, load_request_schema, load_response_schema
 from kio.static.constants import EntityType
+from tests.wire.joined import joined
 from tests.wire.kio_counterpart import Counterpart
 from tests.wire.strategies import structs
 
@@ -20,7 +21,7 @@ from ottla.wire.schema import Message
 
 EXAMPLES = 10
 
-PAIRS = [
+PAIRS: list[tuple[type[Message], int]] = [
     *((REQUESTS[api.key], version) for api in APIS for version in range(api.least_served, api.highest + 1)),
     *((RESPONSES[api.key], version) for api in APIS for version in range(api.least_served, api.highest + 1)),
     *((ConsumerProtocolSubscription, version) for version in range(4)),
@@ -55,7 +56,7 @@ def test_bytes_are_those_of_kio(message: type[Message], version: int, data: st.D
     ours = data.draw(structs(message, version, counterpart.narrow))
     theirs = counterpart.convert(ours)
 
-    written = b"".join(message.writers[version](ours))
+    written = joined(message.writers[version](ours))
     assert written == counterpart.write(theirs)
     assert counterpart.read(written) == theirs
     assert message.readers[version](written, 0) == (ours, len(written))

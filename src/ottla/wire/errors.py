@@ -10,10 +10,11 @@ _RETRIABLE = True
 class ErrorCode(IntEnum):
     """Fields of messages hold plain numbers: a peer may know codes that we do not."""
 
+    _value_: int
     retriable: bool
     meaning: str
 
-    def __new__(cls, code: int, meaning: str, retriable: bool = False) -> ErrorCode:
+    def __new__(cls, code: int, meaning: str = "", retriable: bool = False) -> ErrorCode:
         member = int.__new__(cls, code)
         member._value_ = code
         member.retriable = retriable
