@@ -23,7 +23,7 @@ demo: $(STAMP)
 	@$(BIN)/python examples/demo.py
 
 test: $(STAMP)
-	@$(BIN)/python -m pytest -n 2 --dist worksteal
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: $(STAMP)
 	@$(BIN)/ruff check .

@@ -124,7 +124,7 @@ class Compaction:
         self._layout_version = log.layout_version
         self._slice_bytes = 0
 
-    def run(self, slice_bytes: int = SLICE_BYTES) -> Iterator[Job | None]:
+    def run(self, slice_bytes: int = SLICE_BYTES) -> Generator[Job | None, None, None]:
         """Work for about `slice_bytes` at a time.
 
         Each step gives None, or a job that blocks (a sync) to be run on any thread before the next step. The round
@@ -167,7 +167,8 @@ class Compaction:
             for header, batch in self._batches(segment):
                 if header.last_offset < start:
                     continue
-                if header.base_offset >= end or len(self._offsets) + header.count > self._map_entries:
+                is_full = len(self._offsets) + header.count > self._map_entries and bool(self._offsets)
+                if is_full or header.base_offset >= end:
                     return
                 self._map_batch(header, batch, transactions)
                 self._map_end = header.next_offset

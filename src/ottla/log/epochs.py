@@ -80,7 +80,7 @@ class LeaderEpochs:
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget the epochs that ended before the log starts; the one in force there begins there."""
         following = bisect_right(self.entries, start_offset, key=lambda entry: entry[1])
-        if following and self.entries[following - 1][1] < start_offset:
+        if following and self.entries[0][1] < start_offset:
             self.entries[:following] = [(self.entries[following - 1][0], start_offset)]
             self.write()
 

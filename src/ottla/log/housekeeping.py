@@ -7,7 +7,7 @@ in. Nothing here reads a clock but the one it is given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 
 from ottla.log.checkpoint import TopicPartition
@@ -22,7 +22,7 @@ SECOND_MS = 1000
 MINUTE_MS = 60 * SECOND_MS
 LOGS_A_SLICE = 100
 
-Slices = Iterator[Job | None]
+Slices = Generator[Job | None, None, None]
 
 
 class Housekeeping:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from ottla.log.inspect_files import LogFile, ReadOnlyFiles
@@ -156,8 +155,3 @@ def _check_control(batch: PlacedBatch) -> None:
         read_marker(batch.batch)
     else:
         control_types(batch)
-
-
-def segment_beside(index: LogFile) -> Path:
-    """The .log file that an index belongs to."""
-    return index.path.with_name(f"{index.offset:020d}.log{index.suffix}")

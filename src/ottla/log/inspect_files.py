@@ -83,7 +83,7 @@ class ReadOnlyFiles(DiskFiles):
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise OSError(errno.EROFS, "opened to be read only")
 
-    make_folder = write_at = replace = rename = remove = remove_folder = sync_path = sync_folder = _refuse
+    make_folder = write_at = replace = rename = remove = remove_folder = sync_path = sync_folder = lock = _refuse
 
 
 def known_file(path: Path) -> LogFile | None:

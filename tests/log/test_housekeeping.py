@@ -1,0 +1,234 @@
+"""Housekeeping: what is done when, in slices, with the slow part as jobs."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from ottla.log.commit import GroupCommit
+from ottla.log.errors import StorageFailed
+from ottla.log.housekeeping import Housekeeping, Slices, run_here
+from ottla.log.log import Log
+from ottla.log.manager import LogManager
+from ottla.log.topic_config import TopicConfig
+from ottla.records.batch import read_header
+from ottla.records.build import build_batch
+from ottla.testing.files import Effect, SimulatedFiles
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_ms = 0
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+@pytest.fixture
+def files() -> SimulatedFiles:
+    return SimulatedFiles()
+
+
+@pytest.fixture
+def manager(files: SimulatedFiles) -> LogManager:
+    manager = LogManager(files, "/data")
+    manager.open(lambda _topic: TopicConfig(), now_ms=0)
+    return manager
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def put(log: Log, *values: bytes, key: bytes | None = None, timestamp: int = 1000) -> None:
+    for value in values:
+        batch = build_batch([value], keys=[key], timestamp=timestamp)
+        log.append(batch, read_header(batch), 0, timestamp)
+    log.advance_high_watermark(log.end_offset)
+
+
+def run_catching(slices: Slices) -> None:
+    """As the broker will: a job's error goes back into the generator."""
+    try:
+        job = next(slices)
+        while True:
+            try:
+                if job is not None:
+                    job()
+            except OSError as error:
+                job = slices.throw(error)
+            else:
+                job = next(slices)
+    except StopIteration:
+        return
+
+
+def test_sealed_segments_are_flushed_and_the_recovery_point_moves(manager: LogManager, clock: Clock) -> None:
+    log = manager.create("t", 0, TopicConfig(), 0)
+    put(log, b"a", b"b")
+    run_here(Housekeeping(manager, clock).flush())
+    assert log.recovery_point == 0  # only the active segment holds data: left to the page cache
+    log.roll(0)
+    run_here(Housekeeping(manager, clock).flush())
+    assert log.recovery_point == 2
+
+
+def test_flush_messages_and_flush_ms_are_obeyed(manager: LogManager, clock: Clock) -> None:
+    by_count = manager.create("count", 0, TopicConfig(flush_messages=3), 0)
+    by_time = manager.create("time", 0, TopicConfig(flush_ms=500), 0)
+    keeping = Housekeeping(manager, clock)
+    put(by_count, b"1", b"2")
+    put(by_time, b"1")
+    run_here(keeping.flush())
+    assert (by_count.recovery_point, by_time.recovery_point) == (0, 0)
+    put(by_count, b"3")
+    clock.now_ms = 500
+    run_here(keeping.flush())
+    assert (by_count.recovery_point, by_time.recovery_point) == (3, 1)
+
+
+def test_a_sync_that_fails_stops_the_log_and_no_other(manager: LogManager, files: SimulatedFiles, clock: Clock) -> None:
+    bad, good = manager.create("bad", 0, TopicConfig(), 0), manager.create("good", 0, TopicConfig(), 0)
+    for log in (bad, good):
+        put(log, b"a")
+        log.roll(0)
+    files.arm(files.operation_count + 1, Effect.FAIL, errno.EIO)
+    run_catching(Housekeeping(manager, clock).flush())
+    assert bad.failure is not None
+    assert bad.recovery_point == 0
+    assert good.recovery_point == 1
+    with pytest.raises(StorageFailed):
+        put(bad, b"b")
+    put(good, b"b")
+
+
+def test_everything_is_done_when_it_is_due_and_not_before(
+    manager: LogManager, files: SimulatedFiles, clock: Clock
+) -> None:
+    log = manager.create("t", 0, TopicConfig(retention_ms=10_000, file_delete_delay_ms=5_000), 0)
+    put(log, b"old", timestamp=1000)
+    log.roll(0)
+    keeping = Housekeeping(manager, clock, retention_interval_ms=60_000)
+    clock.now_ms = 59_999
+    run_here(keeping.run())
+    assert log.log_start_offset == 0
+    clock.now_ms = 60_000
+    run_here(keeping.run())
+    assert log.log_start_offset == 1
+    assert f"{0:020d}.log.deleted" in files.sizes("/data/t-0")
+    clock.now_ms = 66_000
+    run_here(keeping.run())
+    assert f"{0:020d}.log.deleted" not in files.sizes("/data/t-0")
+    assert keeping.next_due_ms > 66_000
+
+
+def test_the_dirtiest_log_is_compacted_and_the_checkpoint_follows(
+    manager: LogManager, files: SimulatedFiles, clock: Clock
+) -> None:
+    config = TopicConfig(cleanup_policy=("compact",))
+    log = manager.create("table", 0, config, 0)
+    plain = manager.create("events", 0, TopicConfig(), 0)
+    for each in (log, plain):
+        put(each, b"1", b"2", b"3", key=b"k")
+        each.roll(0)
+    keeping = Housekeeping(manager, clock)
+    run_here(keeping.flush())
+    run_here(keeping.compact())
+    assert [header.base_offset for _, header in log.segments[0].batches()] == [2]
+    assert len(list(plain.segments[0].batches())) == 3
+    assert manager.cleaner_offsets == {("table", 0): 3}
+    assert files.read_all("/data/cleaner-offset-checkpoint") == b"0\n1\ntable 0 3\n"
+
+
+def test_a_log_below_the_dirty_ratio_waits(manager: LogManager, clock: Clock) -> None:
+    log = manager.create("table", 0, TopicConfig(cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.6), 0)
+    put(log, b"1", b"2", key=b"k")
+    log.roll(0)
+    put(log, b"3", key=b"k")
+    log.roll(0)
+    log.flush(0)
+    manager.cleaner_offsets["table", 0] = 2
+    run_here(Housekeeping(manager, clock).compact())
+    assert manager.cleaner_offsets["table", 0] == 2
+
+
+def test_a_rotten_log_is_set_aside_with_the_reason_and_the_others_go_on(
+    manager: LogManager, files: SimulatedFiles, clock: Clock
+) -> None:
+    config = TopicConfig(cleanup_policy=("compact",))
+    logs = [manager.create(name, 0, config, 0) for name in ("rotten", "sound")]
+    for log in logs:
+        put(log, b"1", b"2", key=b"k")
+        log.roll(0)
+        log.flush(0)
+    files.flip_bit(f"/data/rotten-0/{0:020d}.log", 65, 3)
+    keeping = Housekeeping(manager, clock)
+    run_here(keeping.compact())
+    assert "checksum" in keeping.uncleanable["rotten", 0]
+    assert manager.cleaner_offsets == {("sound", 0): 2}
+
+
+def test_deleted_partitions_are_unlinked_as_jobs(manager: LogManager, files: SimulatedFiles, clock: Clock) -> None:
+    manager.create("t", 0, TopicConfig(file_delete_delay_ms=10), 0)
+    manager.delete("t", 0, 0)
+    clock.now_ms = 10
+    jobs = [job for job in Housekeeping(manager, clock).remove() if job is not None]
+    assert len(jobs) == 1
+    jobs[0]()
+    assert not [name for name in files.sizes("/data") if name.startswith("t-0")]
+
+
+def test_silent_producers_are_forgotten(manager: LogManager, clock: Clock) -> None:
+    log = manager.create("t", 0, TopicConfig(), 0)
+    batch = build_batch([b"v"], timestamp=1000, producer_id=5, producer_epoch=0, base_sequence=0)
+    log.append(batch, read_header(batch), 0, 1000)
+    keeping = Housekeeping(manager, clock)
+    clock.now_ms = 86_400_999
+    run_here(keeping.expire_producers())
+    assert 5 in log.producers.by_id
+    clock.now_ms = 86_401_000
+    run_here(keeping.expire_producers())
+    assert 5 not in log.producers.by_id
+
+
+def test_group_commit_acknowledges_many_with_one_sync(manager: LogManager, files: SimulatedFiles) -> None:
+    log = manager.create("t", 0, TopicConfig(), 0)
+    commit = GroupCommit()
+    acknowledged: list[int] = []
+    for number in range(5):
+        put(log, b"v")
+        commit.wait_for(log, number + 1, lambda failure, number=number: acknowledged.append(number))  # type: ignore[misc]
+    under_way = commit.begin()
+    assert under_way is not None
+    put(log, b"late")
+    commit.wait_for(log, 6, lambda _failure: acknowledged.append(5))
+    under_way.run()
+    assert acknowledged == []
+    commit.end(under_way, 0)
+    assert acknowledged == [0, 1, 2, 3, 4]
+    second = commit.begin()
+    assert second is not None
+    second.run()
+    commit.end(second, 0)
+    assert acknowledged == [0, 1, 2, 3, 4, 5]
+    assert commit.begin() is None
+    assert len(commit) == 0
+
+
+def test_group_commit_says_when_the_disk_failed(manager: LogManager, files: SimulatedFiles) -> None:
+    log = manager.create("t", 0, TopicConfig(), 0)
+    commit = GroupCommit()
+    failures: list[StorageFailed | None] = []
+    put(log, b"v")
+    commit.wait_for(log, 1, failures.append)
+    under_way = commit.begin()
+    assert under_way is not None
+    files.arm(files.operation_count + 1, Effect.FAIL, errno.EIO)
+    under_way.run()
+    commit.end(under_way, 0)
+    assert [type(failure) for failure in failures] == [StorageFailed]
+    commit.wait_for(log, 1, failures.append)
+    assert commit.begin() is None
+    assert len(failures) == 2

@@ -1,0 +1,181 @@
+"""The data folder: opening, closing, checkpoints, partitions that come and go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ottla.log.files import DiskFiles
+from ottla.log.log import Log
+from ottla.log.manager import CLEAN_SHUTDOWN, LogManager
+from ottla.log.topic_config import TopicConfig
+from ottla.records.batch import read_header
+from ottla.records.build import build_batch
+from ottla.testing.files import SimulatedFiles
+
+CONFIG = TopicConfig(internal_segment_bytes=500, file_delete_delay_ms=1000)
+
+
+def opened(files: SimulatedFiles | DiskFiles, folder: str = "/data") -> LogManager:
+    manager = LogManager(files, folder)
+    manager.open(lambda _topic: CONFIG, now_ms=0)
+    return manager
+
+
+def put(log: Log, count: int = 1) -> None:
+    for _ in range(count):
+        batch = build_batch([b"v" * 50], timestamp=1000)
+        log.append(batch, read_header(batch), 0, 1000)
+
+
+def test_logs_are_found_again_after_a_clean_end_without_reading_them() -> None:
+    files = SimulatedFiles()
+    manager = opened(files)
+    put(manager.create("orders", 0, CONFIG, 0), 10)
+    put(manager.create("orders", 1, CONFIG, 0), 3)
+    manager.create("with-dash", 12, CONFIG, 0)
+    manager.close(2000)
+    again = opened(files)
+    assert {partition: log.end_offset for partition, log in again.logs.items()} == {
+        ("orders", 0): 10,
+        ("orders", 1): 3,
+        ("with-dash", 12): 0,
+    }
+    assert again.recovered == {}
+
+
+def test_after_a_kill_they_are_scanned_and_nothing_is_lost() -> None:
+    files = SimulatedFiles()
+    manager = opened(files)
+    put(manager.create("orders", 0, CONFIG, 0), 10)
+    files.kill()
+    again = opened(files)
+    assert again.logs["orders", 0].end_offset == 10
+    assert again.recovered["orders", 0].scanned_bytes > 0
+    assert again.recovered["orders", 0].faults == []
+
+
+def test_the_clean_mark_is_gone_before_anything_is_opened() -> None:
+    files = SimulatedFiles()
+    manager = opened(files)
+    put(manager.create("orders", 0, CONFIG, 0))
+    manager.close(0)
+    assert files.exists(f"/data/{CLEAN_SHUTDOWN}")
+    opened(files)
+    assert not files.exists(f"/data/{CLEAN_SHUTDOWN}")
+
+
+def test_a_log_that_failed_leaves_no_clean_mark() -> None:
+    files = SimulatedFiles()
+    manager = opened(files)
+    put(manager.create("orders", 0, CONFIG, 0))
+    manager.logs["orders", 0].failure = "the disk is broken"
+    manager.close(0)
+    assert not files.exists(f"/data/{CLEAN_SHUTDOWN}")
+
+
+def test_high_watermarks_and_log_starts_are_kept() -> None:
+    files = SimulatedFiles()
+    manager = opened(files)
+    log = manager.create("orders", 0, CONFIG, 0)
+    put(log, 8)
+    log.advance_high_watermark(6)
+    log.advance_log_start(5, 0)
+    manager.close(0)
+    again = opened(files).logs["orders", 0]
+    assert (again.log_start_offset, again.high_watermark, again.end_offset) == (5, 6, 8)
+
+
+def test_the_recovery_point_on_disk_is_lowered_before_a_truncation() -> None:
+    files = SimulatedFiles()
+    manager = opened(files)
+    log = manager.create("orders", 0, CONFIG, 0)
+    put(log, 20)
+    log.flush(0)
+    manager.write_checkpoints()
+    log.truncate_to(5, 0)
+    text = files.read_all("/data/recovery-point-offset-checkpoint")
+    assert text == b"0\n1\norders 0 5\n"
+
+
+def test_a_checkpoint_that_cannot_be_read_costs_a_scan_and_nothing_else() -> None:
+    files = SimulatedFiles()
+    manager = opened(files)
+    put(manager.create("orders", 0, CONFIG, 0), 10)
+    manager.logs["orders", 0].advance_high_watermark(10)
+    manager.close(0)
+    files.replace("/data/recovery-point-offset-checkpoint", b"\xff\xfe")
+    files.replace("/data/replication-offset-checkpoint", b"1\n0\n")
+    again = opened(files)
+    assert again.logs["orders", 0].end_offset == 10
+    assert set(again.unreadable) == {"recovery-point-offset-checkpoint", "replication-offset-checkpoint"}
+
+
+def test_a_deleted_partition_is_out_at_once_and_its_files_later() -> None:
+    files = SimulatedFiles()
+    manager = opened(files)
+    put(manager.create("orders", 0, CONFIG, 0))
+    manager.delete("orders", 0, now_ms=0)
+    assert manager.logs == {}
+    assert manager.due_folders(999) == []
+    (folder,) = manager.due_folders(1000)
+    manager.remove_folder(folder)
+    assert not [name for name in files.sizes("/data") if name.startswith("orders")]
+    manager.create("orders", 0, CONFIG, 0)
+    assert manager.logs["orders", 0].end_offset == 0
+
+
+def test_a_deletion_that_was_cut_short_is_finished_after_opening() -> None:
+    files = SimulatedFiles()
+    manager = opened(files)
+    put(manager.create("orders", 0, CONFIG, 0))
+    manager.delete("orders", 0, now_ms=0)
+    files.kill()
+    again = opened(files)
+    assert again.logs == {}
+    assert len(again.due_folders(0)) == 1
+
+
+def test_the_longest_topic_name_can_be_deleted(tmp_path: Path) -> None:
+    manager = opened(DiskFiles(), str(tmp_path))
+    topic = "t" * 249
+    manager.create(topic, 0, CONFIG, 0)
+    manager.delete(topic, 0, 0)
+    assert all(len(entry.name) <= 255 for entry in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("topic", ["", "../up", "a/b", "a b", "t" * 250, "\x00"])
+def test_a_name_that_is_no_topic_never_becomes_a_path(topic: str, tmp_path: Path) -> None:
+    manager = opened(DiskFiles(), str(tmp_path / "data"))
+    with pytest.raises(ValueError, match="cannot be the name"):
+        manager.create(topic, 0, CONFIG, 0)
+    assert {entry.name for entry in tmp_path.rglob("*")} == {"data", ".lock"}
+
+
+def test_a_partition_is_made_once() -> None:
+    manager = opened(SimulatedFiles())
+    manager.create("orders", 0, CONFIG, 0)
+    with pytest.raises(ValueError, match="here already"):
+        manager.create("orders", 0, CONFIG, 0)
+
+
+def test_the_topic_id_is_kept_in_the_folder() -> None:
+    files = SimulatedFiles()
+    manager = opened(files)
+    topic_id = bytes(range(16))
+    manager.create("orders", 0, CONFIG, 0, topic_id)
+    manager.create("orders", 1, CONFIG, 0)
+    manager.close(0)
+    again = opened(files)
+    assert again.topic_id("orders", 0) == topic_id
+    assert again.topic_id("orders", 1) is None
+    assert files.read_all("/data/orders-0/partition.metadata") == b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw"
+
+
+def test_two_owners_never_share_a_folder(tmp_path: Path) -> None:
+    manager = opened(DiskFiles(), str(tmp_path))
+    with pytest.raises(OSError):
+        opened(DiskFiles(), str(tmp_path))
+    manager.close(0)
+    opened(DiskFiles(), str(tmp_path)).close(0)
