@@ -1,0 +1,90 @@
+"""The `ottla` command: finds the verb, runs it, and turns whatever goes wrong into a sentence and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import os
+import sys
+from collections.abc import Sequence
+
+from ottla import __version__
+from ottla.cli.errors import FAILED, INTERRUPTED, UNREAD, WRONG_USAGE, CommandFailed, UsageError
+from ottla.cli.parser import Parser
+
+# Each verb is a module in this folder, loaded when it is asked for; its `run` takes the arguments behind the verb.
+VERBS = {
+    "log": "look into the files of a log: show them, check them",
+}
+
+EXAMPLES = """\
+examples:
+  ottla log dump data/orders-0             show what a partition's files hold
+  ottla log verify data                    check every file of a data folder
+  ottla log --help                         more on one verb
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit code."""
+    _write_whatever_comes()
+    try:
+        code = _run(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+    except SystemExit as ended:  # argparse has printed the help or the version
+        return int(ended.code or 0)
+    except UsageError as error:
+        return _complain(str(error), WRONG_USAGE)
+    except CommandFailed as error:
+        return _complain(str(error), FAILED)
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. What is still buffered must not complain at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return UNREAD
+    except OSError as error:
+        return _complain(_sentence(error), FAILED)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return code
+
+
+def _run(arguments: list[str]) -> int:
+    parser = _parser()
+    if not arguments:
+        parser.print_help()
+        return WRONG_USAGE
+    # Only what stands before the verb is parsed here, so that no verb is loaded but the one that runs.
+    parser.parse_args(arguments[:1])
+    run = importlib.import_module(f"ottla.cli.{arguments[0]}").run
+    code: int = run(arguments[1:])
+    return code
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="ottla",
+        description="Ottla, a replicated message log that speaks Kafka's wire protocol.",
+        epilog=EXAMPLES,
+    )
+    parser.add_argument("--version", action="version", version=f"ottla {__version__}")
+    verbs = parser.add_subparsers(metavar="VERB", title="verbs", required=True)
+    for name, summary in VERBS.items():
+        verbs.add_parser(name, help=summary, add_help=False)
+    return parser
+
+
+def _sentence(error: OSError) -> str:
+    reason = (error.strerror or str(error)).lower()
+    return f"{error.filename}: {reason}" if error.filename else reason
+
+
+def _complain(sentence: str, code: int) -> int:
+    print(f"ottla: {sentence}", file=sys.stderr)
+    return code
+
+
+def _write_whatever_comes() -> None:
+    """A character that the terminal's encoding lacks is shown by its number, and is no error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
