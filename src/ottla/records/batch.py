@@ -53,7 +53,7 @@ _UINT32 = struct.Struct(">I")
 _STAMP = struct.Struct(">qii")
 
 
-class CorruptBatch(ValueError):  # noqa: N818
+class CorruptBatch(ValueError):
     """The bytes are not a whole, sound record batch."""
 
 

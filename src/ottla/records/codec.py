@@ -62,7 +62,7 @@ FAULTS = {
 }
 
 
-class ColumnsFull(OverflowError):  # noqa: N818 (a signal to cut, not a mistake)
+class ColumnsFull(OverflowError):
     """The columns cannot take this batch: finish them and begin new ones."""
 
 

@@ -28,11 +28,17 @@ _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)  # version, lowest ver
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _BLOCK_SIZE = struct.Struct(">i")
 _GZIP_WINDOW = 31  # 32 KiB, with gzip's header and checksum
+_GZIP_MAGIC = b"\x1f\x8b"
 _PIECE_BYTES = 64 * 1024
+_ZSTD_REPEATED_BYTE = 1  # the kind of block that is one byte, many times
 
 
 class CompressionFailed(CorruptBatch):
     """The bytes are not what their codec says, or more would come out of them than is allowed."""
+
+
+class TooLarge(CompressionFailed):
+    """More would come out than is allowed."""
 
 
 class Codec(NamedTuple):
@@ -68,8 +74,8 @@ def _codec(number: int) -> Codec:
     return _CODECS[number]
 
 
-def _too_large(limit_bytes: int) -> CompressionFailed:
-    return CompressionFailed(f"the batch decompresses to more than {limit_bytes} bytes")
+def _too_large(limit_bytes: int) -> TooLarge:
+    return TooLarge(f"the batch decompresses to more than {limit_bytes} bytes")
 
 
 def _compress_none(data: Buffer, level: int | None) -> bytes:
@@ -85,7 +91,8 @@ def _compress_gzip(data: Buffer, level: int | None) -> bytes:
     return compressor.compress(data) + compressor.flush()
 
 
-def _decompress_gzip(data: Buffer, limit_bytes: int) -> bytes:
+def _decompress_gzip(data: Buffer, limit_bytes: int) -> Buffer:
+    """All members of the stream. What follows the last and is no member is not looked at, as in Java."""
     out = bytearray()
     rest: Buffer = data
     while True:
@@ -99,8 +106,8 @@ def _decompress_gzip(data: Buffer, limit_bytes: int) -> bytes:
         if not inflater.eof:
             raise CompressionFailed("gzip: the stream is cut")
         rest = inflater.unused_data
-        if not rest:
-            return bytes(out)
+        if not rest.startswith(_GZIP_MAGIC):
+            return out
 
 
 def _compress_snappy(data: Buffer, level: int | None) -> bytes:
@@ -164,27 +171,26 @@ def _compress_lz4(data: Buffer, level: int | None) -> bytes:
     return compressed
 
 
-def _decompress_lz4(data: Buffer, limit_bytes: int) -> bytes:
+def _decompress_lz4(data: Buffer, limit_bytes: int) -> Buffer:
+    """The first frame. What follows it is not looked at, as in Java."""
     from lz4 import frame
 
     out = bytearray()
-    rest: Buffer | None = data
-    while rest:
-        decompressor = frame.LZ4FrameDecompressor()
-        try:
-            # In pieces: told a length, the library would allocate all of it at once.
-            while not decompressor.eof:
-                piece = decompressor.decompress(rest, min(_PIECE_BYTES + len(out), limit_bytes + 1 - len(out)))
-                rest = b""
-                out += piece
-                if len(out) > limit_bytes:
-                    raise _too_large(limit_bytes)
-                if not piece and not decompressor.eof:
-                    raise CompressionFailed("lz4: the frame is cut")
-        except (RuntimeError, EOFError) as error:
-            raise CompressionFailed(f"lz4: {error}") from None
-        rest = decompressor.unused_data
-    return bytes(out)
+    decompressor = frame.LZ4FrameDecompressor()
+    rest = data
+    try:
+        # In pieces that grow: the library allocates as much as it is allowed to return.
+        while not decompressor.eof:
+            piece = decompressor.decompress(rest, min(_PIECE_BYTES + len(out), limit_bytes + 1 - len(out)))
+            rest = b""
+            out += piece
+            if len(out) > limit_bytes:
+                raise _too_large(limit_bytes)
+            if not piece and not decompressor.eof:
+                raise CompressionFailed("lz4: the frame is cut")
+    except (RuntimeError, EOFError) as error:
+        raise CompressionFailed(f"lz4: {error}") from None
+    return out
 
 
 def _compress_zstd(data: Buffer, level: int | None) -> bytes:
@@ -193,11 +199,12 @@ def _compress_zstd(data: Buffer, level: int | None) -> bytes:
     return zstandard.ZstdCompressor(level=3 if level is None else level).compress(data)
 
 
-def _decompress_zstd(data: Buffer, limit_bytes: int) -> bytes:
+def _decompress_zstd(data: Buffer, limit_bytes: int) -> Buffer:
     import zstandard
 
     out = bytearray()
     try:
+        _check_zstd_frames(memoryview(data))
         reader = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)
         while piece := reader.read(min(_PIECE_BYTES + len(out), limit_bytes + 1 - len(out))):
             out += piece
@@ -205,7 +212,27 @@ def _decompress_zstd(data: Buffer, limit_bytes: int) -> bytes:
                 raise _too_large(limit_bytes)
     except zstandard.ZstdError as error:
         raise CompressionFailed(f"zstd: {error}") from None
-    return bytes(out)
+    return out
+
+
+def _check_zstd_frames(data: memoryview) -> None:
+    """See that whole frames fill the data. The library's reader takes a cut frame for the end."""
+    import zstandard
+
+    position = 0
+    while position < len(data):
+        frame = data[position:]
+        position += zstandard.frame_header_size(frame)
+        is_last = False
+        while not is_last:
+            block = int.from_bytes(data[position : position + 3], "little")
+            is_last, kind, size = bool(block & 1), block >> 1 & 3, block >> 3
+            position += 3 + (1 if kind == _ZSTD_REPEATED_BYTE else size)
+            if position > len(data):
+                raise CompressionFailed("zstd: the frame is cut")
+        position += 4 * zstandard.get_frame_parameters(frame).has_checksum
+    if position > len(data):
+        raise CompressionFailed("zstd: the checksum is cut")
 
 
 _CODECS = (

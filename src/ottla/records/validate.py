@@ -1,0 +1,346 @@
+"""What the leader does to produced records before it appends them.
+
+The answers are those of Apache Kafka 4.3.1, in its order: the first thing that is wrong decides. Where Kafka
+only answers "unknown error" because something broke inside it, or accepts a record that no consumer could
+read, docs/records.md says what is done here instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, NoReturn
+
+from ottla.records import batch as at
+from ottla.records.batch import BatchHeader, Buffer, CorruptBatch
+from ottla.records.codec import LEAST_INT64, MOST_INT64, Scan, decode_records, encode_columns, scan_records
+from ottla.records.compression import (
+    NAMES,
+    NONE,
+    ZSTD,
+    CompressionFailed,
+    TooLarge,
+    compress,
+    decompress,
+)
+from ottla.records.memory import wrapping_add, wrapping_subtract
+from ottla.wire.errors import ErrorCode
+
+LEAST_LEGACY_BYTES = 14  # the least that a length may say in any format
+TO_MAGIC_BYTES = at.MAGIC_AT + 1
+FIRST_ZSTD_VERSION = 7
+SHOWN_ERRORS = 3
+
+RecordError = tuple[int, str]  # index of the record in its batch, what is wrong with it
+
+
+class InvalidRecords(ValueError):
+    """The records are refused."""
+
+    def __init__(
+        self,
+        code: ErrorCode,
+        message: str,
+        record_errors: list[RecordError] | None = None,
+        *,
+        is_log_reached: bool = True,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.record_errors = record_errors or []
+        self.is_log_reached = is_log_reached
+        """Whether the answer tells the log's start offset. Kafka finds some errors before it knows the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceSettings:
+    """What a topic's configuration asks of produced records."""
+
+    is_log_append_time: bool = False
+    before_max_ms: int = MOST_INT64
+    after_max_ms: int = 3_600_000
+    max_message_bytes: int = 1_048_588
+    is_compacted: bool = False
+    codec: int | None = None  # None: as the producer sent them
+    level: int | None = None
+
+
+class Validated(NamedTuple):
+    """A batch that may be appended: the producer's own memory where that could stay."""
+
+    batch: bytearray | memoryview
+    header: BatchHeader
+    log_append_time: int  # -1 where the producer's timestamps stand
+
+
+def validate_produce(
+    records: Buffer | None,
+    settings: ProduceSettings,
+    *,
+    partition: str,
+    version: int,
+    has_transactional_id: bool,
+    now_ms: int,
+    limit_bytes: int,
+) -> Validated:
+    """Check one partition's records of a Produce request and make them ready for the log.
+
+    `partition` is named in messages, as in "orders-0". `limit_bytes` bounds what a compressed batch may
+    become. `records` are changed in place where they are writable and need a stamp.
+    """
+    header = single_batch(records, version)
+    assert records is not None
+    if header.is_transactional and not has_transactional_id:
+        _refuse_early(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "A transactional batch needs a transactional id in its request",
+        )
+    batch: bytearray | memoryview = memoryview(records)[: header.size]
+    _check_whole(batch, header, settings, partition)
+    _check_header(header)
+    area = _area(batch, header, limit_bytes)
+    try:
+        scan = scan_records(area, header.count)
+    except CorruptBatch as error:
+        raise InvalidRecords(ErrorCode.INVALID_RECORD, str(error)) from None
+    codec = header.codec if settings.codec is None else settings.codec
+    if not scan.is_in_order and header.codec == codec != NONE:
+        _refuse(ErrorCode.UNKNOWN_SERVER_ERROR, "The offsets inside a compressed batch are not 0, 1, 2, ...")
+    max_timestamp = _check_records(area, header, scan, settings, partition, now_ms)
+    if settings.is_log_append_time:
+        max_timestamp = now_ms
+    if codec != header.codec:
+        batch, header = _recompressed(area, header, scan, codec, settings.level)
+        if header.size > settings.max_message_bytes:
+            _refuse_size(header.size, settings, partition)
+    return _stamped(batch, header, settings.is_log_append_time, max_timestamp)
+
+
+def single_batch(records: Buffer | None, version: int) -> BatchHeader:
+    """The header of the one batch that a partition of a Produce request carries.
+
+    A second batch is refused, but not one that is cut off: Kafka does not see it, and drops it.
+    """
+    size = _next_batch(records or b"", 0)
+    if records is None or size is None:
+        _refuse_early(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {version} must have at least one record batch per partition",
+        )
+    if records[at.MAGIC_AT] != at.MAGIC:
+        _refuse_early(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {version} are only allowed to contain record batches with magic version 2",
+        )
+    if size < at.HEADER_SIZE:
+        _refuse_early(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"Record batch is corrupted (the size {size} is smaller than the minimum allowed overhead "
+            f"{at.HEADER_SIZE})",
+        )
+    header = at.read_header(records)
+    if version < FIRST_ZSTD_VERSION and header.codec == ZSTD:
+        _refuse_early(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"Produce requests with version {version} are not allowed to use ZStandard compression",
+        )
+    if len(records) > size and _next_batch(records, size) is not None:
+        _refuse_early(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {version} are only allowed to contain exactly one record batch "
+            "per partition",
+        )
+    return header
+
+
+def _next_batch(records: Buffer, position: int) -> int | None:
+    """Size of the batch at `position`; None when it is not whole."""
+    available = len(records) - position
+    if available < at.PREFIX_SIZE:
+        return None
+    _, length = at.PREFIX.unpack_from(records, position)
+    if length < LEAST_LEGACY_BYTES:
+        _refuse_early(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"Record size {length} is less than the minimum record overhead ({LEAST_LEGACY_BYTES})",
+        )
+    if available < TO_MAGIC_BYTES:
+        return None
+    magic = records[position + at.MAGIC_AT]
+    if magic > at.MAGIC:
+        signed = magic - 256 if magic > 127 else magic
+        _refuse_early(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {signed}")
+    size: int = length + at.PREFIX_SIZE
+    return size if size <= available else None
+
+
+def _check_whole(batch: Buffer, header: BatchHeader, settings: ProduceSettings, partition: str) -> None:
+    if header.base_offset != 0:
+        _refuse(
+            ErrorCode.INVALID_RECORD,
+            f"The baseOffset of the record batch in the append to {partition} should be 0, "
+            f"but it is {header.base_offset}",
+        )
+    if header.size > settings.max_message_bytes:
+        _refuse_size(header.size, settings, partition)
+    if at.computed_crc(batch, 0, header.size) != header.crc:
+        _refuse_early(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"Record is corrupt (stored crc = {header.crc}) in topic partition {partition}.",
+        )
+    if header.codec >= len(NAMES):
+        _refuse(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown compression type id: {header.codec}")
+
+
+def _check_header(header: BatchHeader) -> None:
+    message = None
+    if header.last_offset_delta < 0:
+        message = f"Batch has an invalid offset range: [{header.base_offset}, {header.last_offset}]"
+    elif header.count <= 0:
+        message = f"Invalid reported count for record batch: {header.count}"
+    elif header.last_offset_delta + 1 != header.count:
+        message = (
+            f"Inconsistent batch offset range [{header.base_offset}, {header.last_offset}] "
+            f"and count of records {header.count}"
+        )
+    elif header.producer_id >= 0 and header.base_sequence < 0:
+        message = f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id}"
+    elif header.is_control:
+        message = "Clients are not allowed to write control records"
+    if message is not None:
+        _refuse(ErrorCode.INVALID_RECORD, message)
+
+
+def _area(batch: Buffer, header: BatchHeader, limit_bytes: int) -> Buffer:
+    try:
+        return decompress(header.codec, memoryview(batch)[at.HEADER_SIZE :], limit_bytes)
+    except TooLarge as error:
+        # Kafka has no such limit. This answer makes a producer send smaller batches.
+        raise InvalidRecords(ErrorCode.MESSAGE_TOO_LARGE, str(error), is_log_reached=False) from None
+    except CompressionFailed as error:
+        raise InvalidRecords(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
+
+
+def _check_records(
+    area: Buffer,
+    header: BatchHeader,
+    scan: Scan,
+    settings: ProduceSettings,
+    partition: str,
+    now_ms: int,
+) -> int:
+    """The highest timestamp of the records, if every one of them may be appended."""
+    least = header.base_timestamp + scan.least_timestamp_delta
+    most = header.base_timestamp + scan.most_timestamp_delta
+    is_plain = not header.is_log_append_time and not (settings.is_compacted and scan.first_null_key >= 0)
+    if not settings.is_log_append_time:
+        is_plain &= now_ms - least <= settings.before_max_ms and most - now_ms <= settings.after_max_ms
+        is_plain &= least >= LEAST_INT64 and most <= MOST_INT64
+    if not is_plain:
+        most = _check_each_record(area, header, settings, partition, now_ms)
+    return max(most, at.NO_TIMESTAMP)
+
+
+def _check_each_record(
+    area: Buffer, header: BatchHeader, settings: ProduceSettings, partition: str, now_ms: int
+) -> int:
+    """The slow way, for a batch in which something may be wrong: it is known what, record by record."""
+    errors: list[RecordError] = []
+    code = ErrorCode.INVALID_RECORD
+    most = at.NO_TIMESTAMP
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    records = decode_records(area, header.count, 0, header.base_timestamp, append_time)
+    for index, record in enumerate(records):
+        most = max(most, record.timestamp)
+        if settings.is_compacted and record.key is None:
+            message = f"Compacted topic cannot accept message without key in topic partition {partition}"
+            errors.append((index, message))
+        elif fault := _timestamp_fault(record.timestamp, index, header, settings, now_ms):
+            errors.append((index, fault))
+            code = ErrorCode.INVALID_TIMESTAMP
+    if not errors:
+        return most
+    if code == ErrorCode.INVALID_TIMESTAMP:
+        message = "One or more records have been rejected due to invalid timestamp"
+    else:
+        shown = ", ".join(f"RecordError(batchIndex={i}, message='{m}')" for i, m in errors[:SHOWN_ERRORS])
+        message = (
+            f"One or more records have been rejected due to {len(errors)} record errors in total, "
+            f"and only showing the first three errors at most: [{shown}]"
+        )
+    raise InvalidRecords(code, message, errors)
+
+
+def _timestamp_fault(
+    timestamp: int, index: int, header: BatchHeader, settings: ProduceSettings, now_ms: int
+) -> str | None:
+    if not settings.is_log_append_time and timestamp != at.NO_TIMESTAMP:
+        age_ms = wrapping_subtract(now_ms, timestamp)
+        if age_ms <= settings.before_max_ms and -age_ms <= settings.after_max_ms:
+            return None
+        first = wrapping_subtract(now_ms, settings.before_max_ms)
+        last = wrapping_add(now_ms, settings.after_max_ms)
+        return (
+            f"Timestamp {timestamp} of message with offset {index} is out of range. "
+            f"The timestamp should be within [{first}, {last}]"
+        )
+    if header.is_log_append_time:
+        return (
+            f"Invalid timestamp type in message with offset {index}. "
+            "Producer should not set timestamp type to LogAppendTime."
+        )
+    return None
+
+
+def _recompressed(
+    area: Buffer, header: BatchHeader, scan: Scan, codec: int, level: int | None
+) -> tuple[bytearray, BatchHeader]:
+    """The batch in another codec. Attributes that are not a producer's to set are lost on the way."""
+    if not scan.is_in_order:
+        records = decode_records(area, header.count, 0, header.base_timestamp)
+        area = encode_columns(
+            [record.value for record in records],
+            [record.key for record in records],
+            [record.timestamp for record in records],
+            [record.headers for record in records],
+            base_timestamp=header.base_timestamp,
+        )
+    batch = bytearray(at.HEADER_SIZE)
+    batch += compress(codec, area, level)
+    kept = header.attributes & (at.TRANSACTIONAL | at.LOG_APPEND_TIME)
+    header = header._replace(length=len(batch) - at.PREFIX_SIZE, attributes=codec | kept, crc=0)
+    return batch, header
+
+
+def _stamped(
+    batch: bytearray | memoryview, header: BatchHeader, is_log_append_time: bool, max_timestamp: int
+) -> Validated:
+    """Write timestamp type and highest timestamp, and the checksum again, where they differ."""
+    attributes = header.attributes & ~at.LOG_APPEND_TIME
+    if is_log_append_time:
+        attributes |= at.LOG_APPEND_TIME
+    is_new = isinstance(batch, bytearray)
+    if is_new or attributes != header.attributes or max_timestamp != header.max_timestamp:
+        if not is_new and memoryview(batch).readonly:
+            batch = bytearray(batch)
+        header = header._replace(attributes=attributes, max_timestamp=max_timestamp)
+        at.HEADER.pack_into(batch, 0, *header)
+        at.stamp_crc(batch, 0, header.size)
+        header = header._replace(crc=at.stored_crc(batch))
+    return Validated(batch, header, max_timestamp if is_log_append_time else at.NO_TIMESTAMP)
+
+
+def _refuse(code: ErrorCode, message: str) -> NoReturn:
+    raise InvalidRecords(code, message)
+
+
+def _refuse_early(code: ErrorCode, message: str) -> NoReturn:
+    raise InvalidRecords(code, message, is_log_reached=False)
+
+
+def _refuse_size(size: int, settings: ProduceSettings, partition: str) -> NoReturn:
+    _refuse_early(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"The record batch size in the append to {partition} is {size} bytes "
+        f"which exceeds the maximum configured value of {settings.max_message_bytes}).",
+    )
