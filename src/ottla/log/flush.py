@@ -18,7 +18,7 @@ class Flush:
     up_to_offset: int
     open_files: list[File]
     paths: list[str]  # of indexes of sealed segments: recovery will not make those again
-    folder: str | None  # when segments were made, renamed or removed since the last flush
+    folders: list[str]  # in which names were made, changed or removed since the last flush
     truncations: int  # of the log; a flush from before one says nothing about what came after
 
     def run(self) -> None:
@@ -27,5 +27,5 @@ class Flush:
             file.sync()
         for path in self.paths:
             self.files.sync_path(path)
-        if self.folder is not None:
-            self.files.sync_folder(self.folder)
+        for folder in self.folders:
+            self.files.sync_folder(folder)

@@ -58,8 +58,8 @@ class Index:
                 self.write()
 
     def write(self) -> None:
-        """Bring all entries into the file (which a segment without entries does not have)."""
-        if self._tail:
+        """Bring all entries into the file, which is made even if there are none: Kafka's tools look for it."""
+        if self._tail or not self._in_file:
             self._map = None
             self._files.write_at(self.path, self._in_file * self.entry.size, self._tail)
             self._in_file += len(self._tail) // self.entry.size

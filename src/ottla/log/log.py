@@ -81,6 +81,7 @@ class Log:
         self.snapshots = snapshots
         self._bases = [segment.base_offset for segment in segments]
         self._folder_changed = True
+        self._flushed_once = False  # the first flush also makes sure of the name of the folder
         self._truncations = 0
         self._doomed: list[tuple[int, list[str]]] = []
         self._active = segments[-1]
@@ -361,14 +362,18 @@ class Log:
             raise StorageFailed(self.failure)
         if self.recovery_point >= self.end_offset and not (self._folder_changed or self.epochs.unsynced):
             return None
-        unflushed = list(self.segments_from(self.recovery_point))
+        # One that ends at the recovery point may have been sealed, and its indexes written, after the last flush.
+        unflushed = list(self.segments_from(self.recovery_point - 1))
         paths = [segment.path(kind) for segment in unflushed[:-1] for kind in (INDEX, TIME_INDEX, ABORTED_INDEX)]
         if self.epochs.unsynced:
             paths.append(self.epochs.path)
-        folder = self.folder if self._folder_changed or self.epochs.unsynced else None
+        folders = [self.folder] if self._folder_changed or self.epochs.unsynced else []
+        if not self._flushed_once:
+            folders.append(self.folder.rpartition("/")[0])
+        self._flushed_once = True
         self._folder_changed = self.epochs.unsynced = False
         open_files = [segment.file for segment in unflushed]
-        return Flush(self.files, self.end_offset, open_files, paths, folder, self._truncations)
+        return Flush(self.files, self.end_offset, open_files, paths, folders, self._truncations)
 
     def end_flush(self, flush: Flush, now_ms: int, error: OSError | None = None) -> None:
         """Take note of how a flush ended. One that failed is never tried again: the pages may be gone."""
@@ -539,6 +544,9 @@ class Log:
             self._active.write_indexes()
             if self.end_offset > 0:
                 self.snapshots.take(self.end_offset, self.producers)
+            if self._active.size_bytes:
+                self._active.sync()
+                self._folder_changed = True
             self.flush(now_ms)
         for segment in self.segments:
             segment.close()

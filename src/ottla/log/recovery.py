@@ -186,8 +186,11 @@ class _Opening:
                 self._remove_behind(log, number)
                 break
             if number + 1 < len(self.segments):
+                following = self.segments[number + 1].base_offset
                 segment.write_indexes()
-                log.snapshots.take(self.segments[number + 1].base_offset, log.producers)
+                if following < recovery_point:
+                    segment.sync()  # no flush will come to it any more
+                log.snapshots.take(following, log.producers)
         if remake_epochs or log.epochs.latest != leader_epoch_before:
             log.epochs.write()
         log.end_offset = next_offset
@@ -211,7 +214,7 @@ class _Opening:
     def _first_to_scan(self, log: Log, recovery_point: int, everything: bool) -> int:
         if everything:
             return 0
-        unflushed = next(log.segments_from(recovery_point))
+        unflushed = next(log.segments_from(recovery_point - 1))
         first = self.segments.index(unflushed)
         for number, segment in enumerate(self.segments[:first]):
             if not _index_fits(segment):

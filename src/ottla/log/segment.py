@@ -131,6 +131,8 @@ class Segment:
 
     def write_indexes(self) -> None:
         """Bring the indexes into their files, with the largest timestamp as the last entry."""
+        if not self.size_bytes:
+            return
         if self.max_timestamp >= 0:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
         self.offset_index.write()
