@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import cast
+from typing import Any
 
 from ottla.wire.apis import Api
 from ottla.wire.header import (
@@ -14,7 +14,7 @@ from ottla.wire.header import (
     request_header_bytes,
     response_body_position,
 )
-from ottla.wire.parts import Buffer, Part, part_size_bytes
+from ottla.wire.parts import BUFFERS, Buffer, Part
 from ottla.wire.registry import REQUESTS, RESPONSES
 from ottla.wire.schema import Request, Response
 
@@ -25,24 +25,26 @@ _TAGGED_RESPONSE = struct.Struct(">iix")
 
 def encode_request(header: RequestHeader, request: Request) -> list[Part]:
     """The parts of a frame, ready to be sent: one piece, unless the request carries records."""
-    parts = request.writers[header.version](request)
-    first = request_header_bytes(header)
-    size_bytes = len(first) + _total_bytes(parts)
-    parts[0] = b"".join((_SIZE.pack(size_bytes), first, cast(bytes, parts[0])))
+    parts: list[Any] = request.writers[header.version](request)
+    head = request_header_bytes(header)
+    parts[0] = b"".join((_SIZE.pack(len(head) + _total_bytes(parts)), head, parts[0]))
     return parts
 
 
 def encode_response(correlation_id: int, response: Response, version: int) -> list[Part]:
     """The parts of a frame, ready to be sent: one piece, unless the response carries records."""
-    parts = response.writers[version](response)
+    parts: list[Any] = response.writers[version](response)
     head = _TAGGED_RESPONSE if has_tagged_response_header(response.api, version) else _RESPONSE
     size_bytes = head.size - _SIZE.size + _total_bytes(parts)
-    parts[0] = head.pack(size_bytes, correlation_id) + cast(bytes, parts[0])
+    parts[0] = head.pack(size_bytes, correlation_id) + parts[0]
     return parts
 
 
-def _total_bytes(parts: list[Part]) -> int:
-    return len(cast(bytes, parts[0])) if len(parts) == 1 else sum(map(part_size_bytes, parts))
+def _total_bytes(parts: list[Any]) -> int:
+    if len(parts) == 1:
+        return len(parts[0])
+    # A loop of its own, for answers with hundreds of parts: a call a part would cost as much as the rest.
+    return sum([len(part) if isinstance(part, BUFFERS) else part.size_bytes for part in parts])
 
 
 def decode_request(frame: Buffer) -> tuple[RequestHeader, Request]:
@@ -52,12 +54,15 @@ def decode_request(frame: Buffer) -> tuple[RequestHeader, Request]:
 
 def decode_request_body(header: RequestHeader, frame: Buffer) -> Request:
     """The body behind a header that was read first. Bytes behind the body are ignored, as Kafka does."""
-    reader = REQUESTS[header.api.key].readers[header.version]
-    return cast(Request, reader(frame, header.body_position)[0])
+    request: Request
+    request, _ = REQUESTS[header.api.key].readers[header.version](frame, header.body_position)
+    return request
 
 
 def decode_response(frame: Buffer, api: Api, version: int) -> tuple[int, Response]:
     """The correlation id and the body of the answer to a request of this API and version."""
     correlation_id = read_correlation_id(frame)
-    reader = RESPONSES[api.key].readers[version]
-    return correlation_id, cast(Response, reader(frame, response_body_position(frame, api, version))[0])
+    position = response_body_position(frame, api, version)
+    response: Response
+    response, _ = RESPONSES[api.key].readers[version](frame, position)
+    return correlation_id, response

@@ -24,7 +24,3 @@ Part: TypeAlias = Buffer | FileRange
 
 
 BUFFERS = (bytes, bytearray, memoryview)
-
-
-def part_size_bytes(part: Part) -> int:
-    return len(part) if isinstance(part, BUFFERS) else part.size_bytes

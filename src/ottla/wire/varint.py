@@ -5,7 +5,8 @@ from __future__ import annotations
 from ottla.wire.parts import Buffer
 from ottla.wire.protocol_error import ProtocolError
 
-_MOST = 0x7FFF_FFFF
+_MOST_IN_FIFTH_BYTE = 0x07
+"""Four bytes have 28 bits; a length has no more than 31."""
 
 ONE_BYTE = tuple(bytes([value]) for value in range(128))
 """The varints that fit in a byte."""
@@ -16,16 +17,22 @@ def read_uvarint_tail(data: Buffer, position: int, first: int) -> tuple[int, int
 
     Returns the value and the position behind it. Kafka reads an int32; what is above ends here.
     """
-    value = first & 0x7F
-    for shift in (7, 14, 21, 28):
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if value > _MOST:
-                break
-            return value, position
-    raise ProtocolError("varint above 31 bits")
+    # Two or three bytes are what records of some size have in front: worth to be written out.
+    second = data[position]
+    if second < 0x80:
+        return first & 0x7F | second << 7, position + 1
+    third = data[position + 1]
+    value = first & 0x7F | (second & 0x7F) << 7 | (third & 0x7F) << 14
+    if third < 0x80:
+        return value, position + 2
+    fourth = data[position + 2]
+    value |= (fourth & 0x7F) << 21
+    if fourth < 0x80:
+        return value, position + 3
+    fifth = data[position + 3]
+    if fifth > _MOST_IN_FIFTH_BYTE:
+        raise ProtocolError("varint above 31 bits")
+    return value | fifth << 28, position + 4
 
 
 def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:
@@ -36,12 +43,12 @@ def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:
 def uvarint(value: int) -> bytes:
     if value < 0x80:
         return ONE_BYTE[value]
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    if value < 0x20_0000:
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
+    low = bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14 & 0x7F | 0x80))
+    return low + uvarint(value >> 21)
 
 
 def skip_tags(data: Buffer, position: int, count: int) -> int:

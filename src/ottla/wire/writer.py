@@ -179,8 +179,7 @@ class _WriterBuilder:
         target, length = self.measured(value, nullable, size, "b''")
         self.length("i", length)
         with source.block(f"if {length} > {int(self.flexible)}:"):
-            source.line("parts.append(b''.join(out))")
-            source.line(f"parts.append({target})")
+            source.line(f"parts += (b''.join(out), {target})")
             source.line("out.clear()")
 
     def array(self, value: str, element: Kind, nullable: bool) -> None:
