@@ -4,10 +4,8 @@ from collections.abc import Callable, Iterator
 from typing import cast
 
 from bench.report import Result, measure
-from ottla.wire import apis
-from ottla.wire.apis import Api
 from ottla.wire.frames import decode_request, decode_response, encode_request, encode_response
-from ottla.wire.header import RequestHeader, read_request_header
+from ottla.wire.header import read_request_header
 from ottla.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -78,11 +76,10 @@ def _frame(parts: list[Part]) -> bytes:
     return b"".join(cast(list[Buffer], parts))[4:]
 
 
-def _request(title: str, api: Api, version: int, request: Request, target: str) -> Iterator[Measured]:
-    header = RequestHeader(api, version, 7, "bench")
-    frame = _frame(encode_request(header, request))
+def _request(title: str, version: int, request: Request, target: str) -> Iterator[Measured]:
+    frame = _frame(encode_request(7, "bench", request, version))
     yield f"{title} request, read", lambda: decode_request(frame), target
-    yield f"{title} request, write", lambda: encode_request(header, request), target
+    yield f"{title} request, write", lambda: encode_request(7, "bench", request, version), target
 
 
 def _response(title: str, version: int, response: Response, target: str) -> Iterator[Measured]:
@@ -92,14 +89,13 @@ def _response(title: str, version: int, response: Response, target: str) -> Iter
 
 
 def _measured() -> Iterator[Measured]:
-    header = RequestHeader(apis.PRODUCE, PRODUCE_VERSION, 7, "bench")
-    frame = _frame(encode_request(header, produce_request()))
+    frame = _frame(encode_request(7, "bench", produce_request(), PRODUCE_VERSION))
     yield "request header, read", lambda: read_request_header(frame), ""
-    yield from _request("Produce 16 KiB", apis.PRODUCE, PRODUCE_VERSION, produce_request(), FEW_MICROSECONDS)
+    yield from _request("Produce 16 KiB", PRODUCE_VERSION, produce_request(), FEW_MICROSECONDS)
     yield from _response("Produce 16 KiB", PRODUCE_VERSION, produce_response(), FEW_MICROSECONDS)
-    yield from _request("Fetch, 1 partition", apis.FETCH, FETCH_VERSION, fetch_request(1), FEW_MICROSECONDS)
+    yield from _request("Fetch, 1 partition", FETCH_VERSION, fetch_request(1), FEW_MICROSECONDS)
     yield from _response("Fetch, 1 partition", FETCH_VERSION, fetch_response(1), FEW_MICROSECONDS)
-    yield from _request(f"Fetch, {MANY} partitions", apis.FETCH, FETCH_VERSION, fetch_request(MANY), "")
+    yield from _request(f"Fetch, {MANY} partitions", FETCH_VERSION, fetch_request(MANY), "")
     yield from _response(f"Fetch, {MANY} partitions", FETCH_VERSION, fetch_response(MANY), "")
     yield "Fetch reader, compile", lambda: compile_reader(FetchRequest, FETCH_VERSION), ""
     yield "Fetch writer, compile", lambda: compile_writer(FetchResponse, FETCH_VERSION), ""

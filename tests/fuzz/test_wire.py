@@ -15,7 +15,6 @@ from tests.wire.strategies import filled, structs
 
 from ottla.wire.apis import APIS, Api
 from ottla.wire.frames import decode_request, decode_response, encode_request, encode_response
-from ottla.wire.header import RequestHeader
 from ottla.wire.messages.consumer_protocol import decode_assignment, decode_subscription
 from ottla.wire.messages.group_records import GROUP_RECORDS
 from ottla.wire.messages.metadata import MetadataResponse
@@ -78,8 +77,7 @@ def mutated(frame: bytes, choices: random.Random) -> bytes:
 def test_mutated_requests(data: st.DataObject, pair: tuple[Api, int], seed: int) -> None:
     api, version = pair
     request: Request = data.draw(structs(REQUESTS[api.key], version))
-    header = RequestHeader(api, version, CORRELATION_ID, "client")
-    frame = joined(encode_request(header, request))[4:]
+    frame = joined(encode_request(CORRELATION_ID, "client", request, version))[4:]
     assert decode_request(frame)[1] == request
     choices = random.Random(seed)
     for _ in range(MUTATIONS_PER_FRAME):

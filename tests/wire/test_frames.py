@@ -11,7 +11,7 @@ from tests.wire.joined import joined
 from tests.wire.kio_counterpart import write_entity
 from tests.wire.strategies import TEXTS
 
-from ottla.wire.apis import API_VERSIONS, APIS, FETCH, HEARTBEAT, PRODUCE, SASL_HANDSHAKE, Api
+from ottla.wire.apis import API_VERSIONS, APIS, FETCH, HEARTBEAT, SASL_HANDSHAKE, Api
 from ottla.wire.frames import (
     decode_request,
     decode_request_body,
@@ -41,7 +41,7 @@ def heartbeat() -> HeartbeatRequest:
 
 @given(st.sampled_from(APIS), st.integers(0, 20), INT32, st.none() | TEXTS)
 def test_request_headers_are_those_of_kio(api: Api, version: int, correlation_id: int, client_id: str | None) -> None:
-    written = request_header_bytes(RequestHeader(api, version, correlation_id, client_id))
+    written = request_header_bytes(api, version, correlation_id, client_id)
     kio_header: Any = KioHeader2 if api.is_flexible(version) else KioHeader1
     assert written == write_entity(
         kio_header(
@@ -56,16 +56,15 @@ def test_request_headers_are_those_of_kio(api: Api, version: int, correlation_id
 
 
 def test_a_request_in_bytes() -> None:
-    header = RequestHeader(HEARTBEAT, 4, 7, "c")
     # size, key 12, version 4, correlation id, client id (old length), no tags; then the body
-    assert joined(encode_request(header, heartbeat())).hex() == (
+    assert joined(encode_request(7, "c", heartbeat(), 4)).hex() == (
         "00000016 000c 0004 00000007 0001 63 00 02 67 00000001 02 6d 00 00".replace(" ", "")
     )
 
 
 @pytest.mark.parametrize("version", [0, 3, 4])
 def test_a_request_comes_back(version: int) -> None:
-    (frame,) = encode_request(RequestHeader(HEARTBEAT, version, 7, None), heartbeat())
+    (frame,) = encode_request(7, None, heartbeat(), version)
     data = joined([frame])
     assert int.from_bytes(data[:4], "big") == len(data) - 4
     header, request = decode_request(data[4:])
@@ -82,7 +81,7 @@ def test_a_request_with_records_in_parts(version: int) -> None:
         partition_data=[PartitionProduceData(index=0, records=records)],
     )
     request = ProduceRequest(acks=-1, timeout_ms=1, topic_data=[topic])
-    parts = encode_request(RequestHeader(PRODUCE, version, 1, "c"), request)
+    parts = encode_request(1, "c", request, version)
     assert parts[1] is records
     data = joined(parts)
     assert int.from_bytes(data[:4], "big") == len(data) - 4

@@ -23,10 +23,10 @@ _RESPONSE = struct.Struct(">ii")
 _TAGGED_RESPONSE = struct.Struct(">iix")
 
 
-def encode_request(header: RequestHeader, request: Request) -> list[Part]:
+def encode_request(correlation_id: int, client_id: str | None, request: Request, version: int) -> list[Part]:
     """The parts of a frame, ready to be sent: one piece, unless the request carries records."""
-    parts: list[Any] = request.writers[header.version](request)
-    head = request_header_bytes(header)
+    parts: list[Any] = request.writers[version](request)
+    head = request_header_bytes(request.api, version, correlation_id, client_id)
     parts[0] = b"".join((_SIZE.pack(len(head) + _total_bytes(parts)), head, parts[0]))
     return parts
 

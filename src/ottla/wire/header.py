@@ -19,7 +19,7 @@ class RequestHeader(NamedTuple):
     version: int
     correlation_id: int
     client_id: str | None
-    body_position: int = 0
+    body_position: int
     """Where the body starts in the frame that the header was read from."""
 
 
@@ -47,8 +47,7 @@ def read_request_header(frame: Buffer) -> RequestHeader:
     return RequestHeader(api, version, correlation_id, client_id, position)
 
 
-def request_header_bytes(header: RequestHeader) -> bytes:
-    api, version, correlation_id, client_id, _ = header
+def request_header_bytes(api: Api, version: int, correlation_id: int, client_id: str | None) -> bytes:
     encoded = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(encoded)
     tags = b"\0" if version >= api.flexible else b""

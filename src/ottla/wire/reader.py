@@ -14,11 +14,9 @@ from typing import NoReturn, cast
 from ottla.wire.layout import Array, Field, Nested, carries_records, layout_of, least_size_bytes
 from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.schema import Message, Reader, Struct, constructor_order
-from ottla.wire.source import Source, literal
-from ottla.wire.types import Blob, Fixed, Kind, RecordsBlob, Text
+from ottla.wire.source import Source
+from ottla.wire.types import LONGEST_STRING_BYTES, Blob, Fixed, Kind, RecordsBlob, Text
 from ottla.wire.varint import read_uvarint, read_uvarint_tail, skip_tags
-
-LONGEST_STRING_BYTES = 0x7FFF
 
 
 def compile_reader(message: type[Message], version: int) -> Reader:
@@ -70,7 +68,7 @@ class _ReaderBuilder:
         return self.value(field.kind, self.version in field.nullable, field.name)
 
     def default(self, field: Field) -> str:
-        return literal(field.default) or self.source.constant(f"default_{field.name}", field.default)
+        return self.source.expression(f"default_{field.name}", field.default)
 
     def value(self, kind: Kind, nullable: bool, hint: str) -> str:
         """Reads one value. Returns the variable that holds it, at the latest after the next flush."""

@@ -139,7 +139,7 @@ def _make_constructor(cls: type[Struct]) -> None:
     exec(source, names)
     constructor = cast(Callable[..., None], names["__init__"])
     constructor.__qualname__ = f"{cls.__qualname__}.__init__"
-    type.__setattr__(cls, "__init__", constructor)
+    cls.__init__ = constructor  # type: ignore[method-assign]
 
 
 Reader: TypeAlias = Callable[[Buffer, int], tuple[Any, int]]

@@ -55,6 +55,12 @@ class Source:
         self._names[name] = value
         return name
 
+    def expression(self, hint: str, value: object) -> str:
+        """An expression for a value: one that makes it anew, or the name of a constant."""
+        if value is None or isinstance(value, bool | int | str | bytes):
+            return repr(value)
+        return "[]" if value == [] else self.constant(hint, value)
+
     def function(self, name: str, title: str) -> Callable[..., Any]:
         """Compiles the text. The title stands for the file in tracebacks, which show the text's lines."""
         text = "\n".join(self._lines) + "\n"
@@ -64,10 +70,3 @@ class Source:
         exec(compile(text, filename, "exec"), self._names)
         function: Callable[..., Any] = self._names[name]  # type: ignore[assignment]
         return function
-
-
-def literal(value: object) -> str | None:
-    """The value as an expression that makes it anew, where there is one."""
-    if value is None or isinstance(value, bool | int | str | bytes):
-        return repr(value)
-    return "[]" if value == [] else None

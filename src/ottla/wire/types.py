@@ -7,6 +7,9 @@ from typing import Annotated, TypeAlias
 
 from ottla.wire.parts import Buffer, FileRange
 
+LONGEST_STRING_BYTES = 0x7FFF
+"""Of all strings: the older versions have an int16 for the length, and Kafka holds the later ones to it."""
+
 
 class Kind:
     """How a value is laid out in bytes."""

@@ -13,11 +13,9 @@ from typing import NoReturn, cast
 from ottla.wire.layout import Array, Field, Layout, Nested, carries_records, layout_of
 from ottla.wire.parts import BUFFERS
 from ottla.wire.schema import Message, Struct, Writer
-from ottla.wire.source import Source, literal
-from ottla.wire.types import Blob, Fixed, Kind, RecordsBlob, Text
+from ottla.wire.source import Source
+from ottla.wire.types import LONGEST_STRING_BYTES, Blob, Fixed, Kind, RecordsBlob, Text
 from ottla.wire.varint import ONE_BYTE, uvarint
-
-LONGEST_STRING_BYTES = 0x7FFF
 
 
 def compile_writer(message: type[Message], version: int) -> Writer:
@@ -74,7 +72,7 @@ class _WriterBuilder:
         value = f"{owner}.{field.name}"
         if field.default is None:
             return f"{value} is not None"
-        default = literal(field.default) or self.source.constant(f"default_{field.name}", field.default)
+        default = self.source.expression(f"default_{field.name}", field.default)
         return f"{value} != {default}"
 
     def value(self, kind: Kind, nullable: bool, value: str) -> None:
