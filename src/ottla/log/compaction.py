@@ -232,6 +232,7 @@ class Compaction:
             index_interval_bytes=log.config.index_interval_bytes,
             suffix=CLEANED,
         )
+        remove_all(log.files, new.paths())  # of a round that failed
         new.append(b"")
         keeper = Keeper(log, self._offsets, self._map_end, transactions, self._end_of(group[-1]), self._now_ms)
         for segment in group:
@@ -251,8 +252,12 @@ class Compaction:
         yield new.sync
         if self._abandon(new):
             return False
-        new.change_suffix(SWAP, log_last=True)
-        yield lambda: log.files.sync_folder(log.folder)
+        try:
+            new.change_suffix(SWAP, log_last=True)
+            yield lambda: log.files.sync_folder(log.folder)
+        except OSError as error:
+            # The next opening may find the new segment whole and take it, so the old ones must stay as they are.
+            raise log.stopped(error) from error
         if self._abandon(new):
             return False
         log.replace_segments(group, [new], self._now_ms)

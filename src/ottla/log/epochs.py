@@ -6,6 +6,7 @@ after a crash the batches themselves say what it may lack.
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_right
 
 from ottla.log.checkpoint import LEADER_EPOCHS, CorruptCheckpoint, format_epochs, parse_epochs
@@ -15,12 +16,13 @@ UNDEFINED = (-1, -1)
 
 
 class LeaderEpochs:
-    __slots__ = ("_files", "entries", "path", "unsynced")
+    __slots__ = ("_files", "entries", "latest", "path", "unsynced")
 
     def __init__(self, files: Files, folder: str) -> None:
         self._files = files
         self.path = f"{folder}/{LEADER_EPOCHS}"
         self.entries: list[tuple[int, int]] = []
+        self.latest = -1
         self.unsynced = False  # changed since the last flush of the log
 
     @classmethod
@@ -34,14 +36,16 @@ class LeaderEpochs:
             return None
         return epochs
 
-    @property
-    def latest(self) -> int:
-        return self.entries[-1][0] if self.entries else -1
-
     def assign(self, epoch: int, start_offset: int) -> None:
         """Note that `epoch` begins at `start_offset`; what contradicts it is older and goes."""
+        before = self.entries.copy()
         if self.add(epoch, start_offset):
-            self.write()
+            try:
+                self.write()
+            except OSError:
+                self.entries = before
+                self.latest = before[-1][0] if before else -1
+                raise
 
     def add(self, epoch: int, start_offset: int) -> bool:
         """As `assign`, but the file is left for later; whether anything changed."""
@@ -51,6 +55,7 @@ class LeaderEpochs:
         while entries and (entries[-1][0] >= epoch or entries[-1][1] >= start_offset):
             entries.pop()
         entries.append((epoch, start_offset))
+        self.latest = epoch
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
@@ -82,7 +87,8 @@ class LeaderEpochs:
         following = bisect_right(self.entries, start_offset, key=lambda entry: entry[1])
         if following and self.entries[0][1] < start_offset:
             self.entries[:following] = [(self.entries[following - 1][0], start_offset)]
-            self.write()
+            with contextlib.suppress(OSError):  # room is made on a full disk too; opening forgets them again
+                self.write()
 
     def clear(self) -> None:
         if self.entries:
@@ -90,5 +96,6 @@ class LeaderEpochs:
             self.write()
 
     def write(self) -> None:
+        self.latest = self.entries[-1][0] if self.entries else -1
         self._files.replace(self.path, format_epochs(self.entries), durable=False)
         self.unsynced = True

@@ -95,7 +95,11 @@ class Housekeeping:
 
     def retain(self) -> Slices:
         for number, (_, log) in enumerate(self._logs()):
-            if apply_retention(log, self._clock_ms()) or number % LOGS_A_SLICE == LOGS_A_SLICE - 1:
+            try:
+                removed = apply_retention(log, self._clock_ms())
+            except StorageFailed:
+                continue  # the log has noted it, and refuses writes from now on
+            if removed or number % LOGS_A_SLICE == LOGS_A_SLICE - 1:
                 yield None
 
     def remove(self) -> Slices:
@@ -128,7 +132,7 @@ class Housekeeping:
             yield partial(self._manager.files.replace, *self._manager.checkpoints()[0])
             try:
                 yield from compaction.run()
-            except (CorruptLog, OSError) as error:
+            except (CorruptLog, StorageFailed, OSError) as error:
                 self.uncleanable[partition] = str(error)
                 continue
             if compaction.cleaned_up_to <= work.first_dirty_offset:
@@ -150,6 +154,15 @@ class Housekeeping:
 
 def run_here(slices: Slices) -> None:
     """Run slices to their end, jobs and all, on this thread."""
-    for job in slices:
-        if job is not None:
-            job()
+    failed: OSError | None = None
+    while True:
+        try:
+            job = next(slices) if failed is None else slices.throw(failed)
+        except StopIteration:
+            return
+        failed = None
+        try:
+            if job is not None:
+                job()
+        except OSError as error:
+            failed = error

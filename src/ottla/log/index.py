@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 
 from ottla.log.files import Buffer, Files
 
@@ -67,15 +67,42 @@ class Index:
 
     def _search(self, first: int) -> int:
         """How many entries have a first number of at most `first`."""
-        unpack, size = self.entry.unpack_from, self.entry.size
         tail = self._tail
-        if tail and unpack(tail, 0)[0] <= first:
-            in_tail = bisect_right(range(len(tail) // size), first, key=lambda n: unpack(tail, n * size)[0])
-            return self._in_file + in_tail
-        if not self._in_file:
+        if tail and self.entry.unpack_from(tail, 0)[0] <= first:
+            return self._in_file + self._search_in(tail, len(tail) // self.entry.size, first)
+        return self._search_in(self._mapped(), self._in_file, first) if self._in_file else 0
+
+    def _search_in(self, entries: Buffer, count: int, first: int) -> int:
+        """Bisection, but from where the entry would be if they lay evenly, which they nearly do.
+
+        So a long index costs no more looks than a short one; an uneven one costs twice a plain bisection at most.
+        """
+        unpack, size = self.entry.unpack_from, self.entry.size
+        low_value: int = unpack(entries, 0)[0]
+        if first < low_value:
             return 0
-        mapped = self._mapped()
-        return bisect_right(range(self._in_file), first, key=lambda n: unpack(mapped, n * size)[0])
+        high_value = unpack(entries, (count - 1) * size)[0]
+        if first >= high_value:
+            return count
+        guess: int = (first - low_value) * (count - 1) // (high_value - low_value)
+        step = 2
+        if unpack(entries, guess * size)[0] <= first:
+            low, high = guess, guess + step
+            while high < count and unpack(entries, high * size)[0] <= first:
+                low, step = high, step * 2
+                high += step
+        else:
+            low, high = guess - step, guess
+            while low > 0 and unpack(entries, low * size)[0] > first:
+                high, step = low, step * 2
+                low -= step
+        while high - low > 1:
+            middle = (low + high) // 2
+            if middle < 0 or (middle < count and unpack(entries, middle * size)[0] <= first):
+                low = middle
+            else:
+                high = middle
+        return high
 
     def keep_first(self, count: int) -> None:
         """Forget all entries but the first `count`."""

@@ -7,10 +7,11 @@ unlinking) is handed out as jobs that touch no state.
 from __future__ import annotations
 
 import errno
+import functools
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from random import Random
-from typing import NamedTuple
+from typing import Concatenate, NamedTuple, ParamSpec
 
 from ottla.log.aborted import AbortedTransaction
 from ottla.log.epochs import LeaderEpochs
@@ -36,9 +37,27 @@ from ottla.records.batch import (
     stamp_offset_and_epoch,
 )
 from ottla.records.build import ControlMarker, read_marker
+from ottla.records.validate import ProduceSettings
 
 NEVER = 1 << 62
+_RANDOM = Random()
 _FULL_DISK = {errno.ENOSPC, errno.EDQUOT}
+_Arguments = ParamSpec("_Arguments")
+
+
+def _stops_at_errors(
+    method: Callable[Concatenate[Log, _Arguments], None],
+) -> Callable[Concatenate[Log, _Arguments], None]:
+    """For what changes several files: an error half way stops the log, and opening it again puts it in order."""
+
+    @functools.wraps(method)
+    def stopping(log: Log, /, *arguments: _Arguments.args, **options: _Arguments.kwargs) -> None:
+        try:
+            method(log, *arguments, **options)
+        except OSError as error:
+            raise log.stopped(error) from error
+
+    return stopping
 
 
 class Appended(NamedTuple):
@@ -67,7 +86,6 @@ class Log:
     ) -> None:
         self.files = files
         self.folder = folder
-        self.config = config
         self.segments = segments
         self.epochs = epochs
         self.producers = producers
@@ -85,8 +103,7 @@ class Log:
         self._truncations = 0
         self._doomed: list[tuple[int, list[str]]] = []
         self._active = segments[-1]
-        self._random = Random(folder)
-        self._start_ageing()
+        self.reconfigure(config)
         self._flushed_ms = self._active.created_ms
 
     def __repr__(self) -> str:
@@ -122,7 +139,10 @@ class Log:
         origin: Origin = Origin.CLIENT,
         new_epoch_starts_at_zero: bool = False,
     ) -> Appended:
-        """Write one validated batch as the leader does, giving it its offset and epoch in place."""
+        """Write one batch as the leader does, giving it its offset and epoch in place.
+
+        What a client sent goes through `validate_produce` with this log's `produce_settings` first.
+        """
         if self.failure is not None:
             raise StorageFailed(self.failure)
         has_producer = header.producer_id >= 0 and header.producer_epoch >= 0
@@ -250,8 +270,7 @@ class Log:
             active.size_bytes + size > config.segment_bytes
             or max_timestamp > self._roll_after_timestamp
             or last_offset - active.base_offset > LARGEST_RELATIVE_OFFSET
-            or (len(active.offset_index) + 1) * 8 > config.segment_index_bytes
-            or (len(active.time_index) + 2) * 12 > config.segment_index_bytes
+            or active.index_size_bytes > config.segment_index_bytes
             or (self._roll_after_timestamp == NEVER and self._aged(now_ms))
         )
 
@@ -270,10 +289,19 @@ class Log:
     def reconfigure(self, config: TopicConfig) -> None:
         """Go by other settings from now on."""
         self.config = config
+        self.produce_settings = ProduceSettings(
+            is_log_append_time=config.is_log_append_time,
+            before_max_ms=config.message_timestamp_before_max_ms,
+            after_max_ms=config.message_timestamp_after_max_ms,
+            max_message_bytes=config.max_message_bytes,
+            is_compacted=config.is_compacted,
+            codec=config.target_codec,
+            level=config.target_level,
+        )
         self._start_ageing()
 
     def _start_ageing(self) -> None:
-        jitter_ms = self.config.draw_segment_jitter_ms(self._random)
+        jitter_ms = self.config.draw_segment_jitter_ms(_RANDOM)
         self._lifetime_ms = self.config.max_segment_ms - jitter_ms
         self._roll_after_timestamp = NEVER
 
@@ -378,8 +406,7 @@ class Log:
     def end_flush(self, flush: Flush, now_ms: int, error: OSError | None = None) -> None:
         """Take note of how a flush ended. One that failed is never tried again: the pages may be gone."""
         if error is not None:
-            self.failure = f"{self.folder}: {error}"
-            raise StorageFailed(self.failure) from error
+            raise self.stopped(error) from error
         self._flushed_ms = now_ms
         if flush.truncations == self._truncations:
             self.recovery_point = max(self.recovery_point, flush.up_to_offset)
@@ -395,8 +422,14 @@ class Log:
             self.end_flush(flush, now_ms, error)
         self.end_flush(flush, now_ms)
 
+    def stopped(self, error: OSError) -> StorageFailed:
+        """Take no more writes until the log is opened again; the error to raise."""
+        self.failure = f"{self.folder}: {error}"
+        return StorageFailed(self.failure)
+
     # Truncating and removing
 
+    @_stops_at_errors
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Drop all records from `offset` on, with the whole batch that holds it."""
         if offset >= self.end_offset:
@@ -417,6 +450,7 @@ class Log:
         self._ended_at(end_offset)
         self.rebuild_producers()
 
+    @_stops_at_errors
     def truncate_fully(self, offset: int, now_ms: int) -> None:
         """Drop everything and go on at `offset`."""
         self._lower_recovery_point(offset)
@@ -466,6 +500,7 @@ class Log:
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
 
+    @_stops_at_errors
     def remove_first(self, count: int, now_ms: int) -> None:
         """Remove the oldest segments; their files go after `file.delete.delay.ms`, for readers' sake."""
         removed = self.segments[:count]
@@ -480,6 +515,7 @@ class Log:
         self.snapshots.remove(lambda taken: taken < start)
         self.doom(removed, now_ms)
 
+    @_stops_at_errors
     def replace_segments(self, old: list[Segment], new: list[Segment], now_ms: int) -> None:
         """Put compacted segments (complete and synced, with the swap suffix) in the place of their sources."""
         first = self.segments.index(old[0])

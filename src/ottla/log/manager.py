@@ -111,17 +111,19 @@ class LogManager:
         try:
             log = open_log(self.files, self._path(name), config, now_ms=now_ms, clean=True)
             if topic_id is not None:
-                metadata = format_partition_metadata(topic_id)
-                self.files.replace(f"{log.folder}/{PARTITION_METADATA}", metadata, durable=False)
+                self.files.write_at(f"{log.folder}/{PARTITION_METADATA}", 0, format_partition_metadata(topic_id))
         except OSError as error:
             raise StorageFailed(f"{self._path(name)}: {error}") from error
         self._adopt((topic, partition), log)
         return log
 
     def topic_id(self, topic: str, partition: int) -> bytes | None:
-        """The topic id that a partition's folder was made for; None if it does not say."""
-        path = f"{self.logs[topic, partition].folder}/{PARTITION_METADATA}"
-        return parse_partition_metadata(self.files.read_all(path)) if self.files.exists(path) else None
+        """The topic id that a partition's folder was made for; None if it does not say, or a crash tore it."""
+        try:
+            path = f"{self.logs[topic, partition].folder}/{PARTITION_METADATA}"
+            return parse_partition_metadata(self.files.read_all(path))
+        except (FileNotFoundError, CorruptCheckpoint):
+            return None
 
     def delete(self, topic: str, partition: int, now_ms: int) -> None:
         """Take a partition out at once; its files go after `file.delete.delay.ms`, for readers' sake."""
@@ -181,4 +183,8 @@ class LogManager:
         self.write_checkpoints()
         if not failed:
             self.files.replace(self._path(CLEAN_SHUTDOWN), b'{"version":0,"brokerEpoch":-1}')
+        self._lock.release()
+
+    def abandon(self) -> None:
+        """Let go of the folder as a crash would: nothing is written, the next opening scans."""
         self._lock.release()

@@ -45,6 +45,7 @@ class Segment:
         "base_offset",
         "created_ms",
         "index_interval_bytes",
+        "index_size_bytes",
         "max_timestamp",
         "max_timestamp_offset",
         "offset_index",
@@ -69,6 +70,7 @@ class Segment:
         self._suffix = suffix
         self._file: File | None = None
         self._unindexed_bytes = 0
+        self.index_size_bytes = 0  # what the larger index will have with the next entry and the last
         self._first_timestamp: int | None = None
         self.base_offset = base_offset
         self.created_ms = created_ms
@@ -127,6 +129,7 @@ class Segment:
             self.offset_index.append(last_offset, position)
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
             self._unindexed_bytes = 0
+            self.index_size_bytes = max(self.offset_index.size_bytes + 8, self.time_index.size_bytes + 24)
         self._unindexed_bytes += size_bytes
 
     def write_indexes(self) -> None:
@@ -214,12 +217,17 @@ class Segment:
         found = self.locate(offset)
         return self.size_bytes if found is None else found[0]
 
-    def batches(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of each batch from `position` on, which must be where one starts."""
-        file, end = self.file, self.size_bytes if end is None else min(end, self.size_bytes)
+    def batches(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of each batch from `position` on, which must be where one starts.
+
+        Who looks at the first few only reads little; who goes on, in larger steps.
+        """
+        file, end = self.file, self.size_bytes
         unpack = HEADER.unpack_from
+        look_bytes = LOOK_BYTES
         while position + HEADER_SIZE <= end:
-            chunk = file.read(position, min(SCAN_BYTES, end - position))
+            chunk = file.read(position, min(look_bytes, end - position))
+            look_bytes = min(look_bytes * 2, SCAN_BYTES)
             at, last = 0, len(chunk) - HEADER_SIZE
             if last < 0:
                 return
