@@ -5,6 +5,7 @@ from cpython.buffer cimport PyBuffer_IsContiguous
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.memoryview cimport PyMemoryView_GET_BUFFER
+from cpython.number cimport PyNumber_Index
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
@@ -91,7 +92,7 @@ cdef inline int64_t wrapping_subtract(int64_t left, int64_t right) noexcept:
     return <int64_t> (<uint64_t> left - <uint64_t> right)
 
 cdef inline int64_t int64(object number) except? -1:
-    return number
+    return PyNumber_Index(number)
 
 
 @cython.final
@@ -189,6 +190,7 @@ cpdef bytearray encode_records(object records, int64_t base_timestamp, Py_ssize_
 # Columns.
 @cython.final
 cdef class BinaryColumn:
+    cdef Py_ssize_t limit_bytes
     cdef Py_ssize_t rows
     cdef Py_ssize_t size
     cdef Py_ssize_t null_count
@@ -211,6 +213,7 @@ cdef class BinaryColumn:
 @cython.final
 cdef class Columns:
     cdef readonly bint with_headers
+    cdef Py_ssize_t limit_bytes
     cdef readonly Py_ssize_t rows
     cdef Py_ssize_t capacity
     cdef array.array offsets

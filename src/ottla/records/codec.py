@@ -547,7 +547,8 @@ class ColumnBuffers(NamedTuple):
 class BinaryColumn:
     """A binary array as it grows. Rows are reserved first, then appended."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
         self.rows = 0
         self.size = 0
         self.null_count = 0
@@ -558,7 +559,7 @@ class BinaryColumn:
         self.data = bytearray()
 
     def check_room(self, size: int) -> None:
-        if self.size + size > MOST_COLUMN_BYTES:
+        if self.size + size > self.limit_bytes:
             raise ColumnsFull(f"a column of {self.size} bytes cannot take {size} more")
 
     def reserve(self, rows: int) -> None:
@@ -615,8 +616,11 @@ class Columns:
     is corrupt or would not fit, leaves the columns as they were.
     """
 
-    def __init__(self, with_headers: bool = False) -> None:
+    def __init__(self, with_headers: bool = False, limit_bytes: int = MOST_COLUMN_BYTES) -> None:
+        if limit_bytes > MOST_COLUMN_BYTES:
+            raise ValueError(f"a column holds at most {MOST_COLUMN_BYTES} bytes")
         self.with_headers = with_headers
+        self.limit_bytes = limit_bytes
         self._begin()
 
     def _begin(self) -> None:
@@ -624,12 +628,12 @@ class Columns:
         self.capacity = 0
         self.offsets = array("q")
         self.timestamps = array("q")
-        self.keys = BinaryColumn()
-        self.values = BinaryColumn()
+        self.keys = BinaryColumn(self.limit_bytes)
+        self.values = BinaryColumn(self.limit_bytes)
         if self.with_headers:
             self.header_offsets = array("i", [0])
-            self.header_names = BinaryColumn()
-            self.header_values = BinaryColumn()
+            self.header_names = BinaryColumn(self.limit_bytes)
+            self.header_values = BinaryColumn(self.limit_bytes)
 
     def append_batch(
         self,
@@ -640,7 +644,7 @@ class Columns:
         log_append_time: int | None = None,
         start_offset: int = LEAST_INT64,
     ) -> None:
-        """Append the records from `start_offset` on; ColumnsFull when a column would pass 2 GiB."""
+        """Append the records from `start_offset` on; ColumnsFull when a column could pass its limit."""
         view = memoryview(area)
         end = view.nbytes
         check_count(count, end)

@@ -7,6 +7,7 @@ that a pointer and a bytes object read alike: both are indexed and sliced.
 from __future__ import annotations
 
 from array import array
+from operator import index
 from typing import NamedTuple
 
 compiled = False  # stands in for cython.compiled where Cython is not installed
@@ -117,7 +118,8 @@ def wrapping_subtract(left: int, right: int) -> int:
 
 
 def int64(number: int) -> int:
-    """`number` itself, if 64 bits hold it."""
+    """`number` itself, if it is whole and 64 bits hold it."""
+    number = index(number)
     if not -_SIGN <= number < _SIGN:
         raise OverflowError("the number does not fit in 64 bits")
     return number
