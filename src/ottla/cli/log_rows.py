@@ -11,13 +11,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ottla.log.aborted import unpack_entries
-from ottla.log.checkpoint import CorruptCheckpoint, parse_epochs, parse_offsets, parse_partition_metadata
+from ottla.log.checkpoint import CorruptCheckpoint, parse_partition_metadata
 from ottla.log.errors import CorruptLog
 from ottla.log.index import OffsetIndex, TimeIndex
 from ottla.log.inspect_batches import PlacedBatch, SegmentReader, control_types
 from ottla.log.inspect_files import Kind, LogFile
 from ottla.log.inspect_indexes import read_entries
-from ottla.log.inspect_texts import parse_properties
+from ottla.log.inspect_texts import epochs_in, offsets_in, parse_properties
 from ottla.log.scan import Fault
 from ottla.log.snapshot import unpack_snapshot
 from ottla.records.batch import CorruptBatch
@@ -160,12 +160,12 @@ def _snapshot_rows(file: LogFile) -> Iterator[Row]:
 
 
 def _epoch_rows(file: LogFile) -> Iterator[Row]:
-    for epoch, start_offset in parse_epochs(file.path.read_bytes()):
+    for epoch, start_offset in epochs_in(file.path.read_bytes()):
         yield {"type": "leader_epoch", "epoch": epoch, "start_offset": start_offset}
 
 
 def _checkpoint_rows(file: LogFile) -> Iterator[Row]:
-    for (topic, partition), offset in parse_offsets(file.path.read_bytes()).items():
+    for (topic, partition), offset in offsets_in(file.path.read_bytes()).items():
         yield {"type": "checkpoint", "topic": topic, "partition": partition, "offset": offset}
 
 

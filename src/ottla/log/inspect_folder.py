@@ -11,7 +11,6 @@ from ottla.log.checkpoint import (
     RECOVERY_POINTS,
     CorruptCheckpoint,
     TopicPartition,
-    parse_offsets,
 )
 from ottla.log.inspect_files import (
     Kind,
@@ -24,7 +23,7 @@ from ottla.log.inspect_files import (
 )
 from ottla.log.inspect_partition import PartitionCheck, Progress, no_progress
 from ottla.log.inspect_report import FileReport
-from ottla.log.inspect_texts import check_epochs, check_metadata, check_offsets, check_properties
+from ottla.log.inspect_texts import check_epochs, check_metadata, check_offsets, check_properties, offsets_in
 
 
 class NotALog(Exception):
@@ -78,7 +77,7 @@ def _partition(
 def _was_compacted(folder: Path) -> bool:
     """Whether the checkpoint beside the partition's folder says so."""
     try:
-        cleaned = parse_offsets((folder.absolute().parent / CLEANER_OFFSETS).read_bytes())
+        cleaned = offsets_in((folder.absolute().parent / CLEANER_OFFSETS).read_bytes())
     except (OSError, CorruptCheckpoint):
         return False
     return topic_partition(folder.absolute()) in cleaned
