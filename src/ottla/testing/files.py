@@ -29,6 +29,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import errno
+import functools
 import os
 from collections import deque
 from collections.abc import Callable
@@ -400,8 +401,8 @@ class SimulatedFiles:
         self._change_names("rename", old, f"to {new_name}", folder, change)
 
     def remove(self, path: str) -> None:
-        folder, name = self._parent(path)
-        if name in folder.now:
+        if self.exists(path):
+            folder, name = self._parent(path)
             self._change_names("remove", path, "", folder, {name: None})
 
     def remove_folder(self, path: str) -> None:
@@ -481,8 +482,9 @@ class SimulatedFiles:
         raise _error(fault.error_number, path)
 
 
-def _names(path: str) -> list[str]:
-    return [name for name in path.split("/") if name not in ("", ".")]
+@functools.lru_cache
+def _names(path: str) -> tuple[str, ...]:
+    return tuple(name for name in path.split("/") if name not in ("", "."))
 
 
 def _used_bytes(folder: _Folder) -> int:
