@@ -35,7 +35,7 @@ def write_small_partition(folder: Path) -> Path:
 
 def write_data_folder(folder: Path) -> Path:
     """A data folder with one topic that has keys, headers, all codecs, producers and transactions."""
-    config = TopicConfig(internal_segment_bytes=4000, index_interval_bytes=500)
+    config = TopicConfig(internal_segment_bytes=2500, index_interval_bytes=500)
     manager = LogManager(DiskFiles(), str(folder))
     manager.open(lambda _topic: config, TIME)
     log = manager.create("orders", 0, config, TIME, TOPIC_ID)

@@ -108,7 +108,7 @@ class SegmentReader:
 
 def is_mark_of_compaction(header: BatchHeader) -> bool:
     """Whether only compaction leaves such a batch. The checksum covers these fields."""
-    return header.count != header.last_offset_delta + 1 or bool(header.attributes & DELETE_HORIZON)
+    return header.count <= header.last_offset_delta or bool(header.attributes & DELETE_HORIZON)
 
 
 def control_types(batch: PlacedBatch) -> list[str]:
@@ -128,7 +128,7 @@ def wrong_records(batch: PlacedBatch) -> str | None:
     try:
         area = decompress(header.codec, batch.batch[HEADER_SIZE:]) if header.count else batch.batch[HEADER_SIZE:]
         scan = scan_records(area, header.count)
-        if not scan.is_in_order and not _rises(area, header):
+        if header.count > header.last_offset_delta + 1 or not (scan.is_in_order or _rises(area, header)):
             return f"the offsets of its records do not rise from {header.base_offset} to {header.last_offset}"
         if header.is_control and header.count:
             _check_control(batch)

@@ -92,10 +92,13 @@ class PartitionCheck:
             report.add(f"it reaches offset {self.next_offset - 1}, the next segment begins with {following}")
             self.next_offset = following
         elif self.next_offset < following:
-            self.unless_compacted(report, _missing(self.next_offset, following), report.size_bytes)
+            self.note_gap(report, self.next_offset, following, report.size_bytes)
 
-    def unless_compacted(self, report: FileReport, reason: str, position: int | None = None) -> None:
+    def note_gap(self, report: FileReport, first: int, following: int, position: int) -> None:
+        """Offsets are missing before what lies at `position`."""
+        reason = f"offsets {first} to {following - 1} are missing, which is right only where the topic is compacted"
         self._unless_compacted.append((report, Problem(reason, position)))
+        self.producers.lose_track()
 
     def hold_back(self, aborted: AbortedIndexCheck, segment: FileReport) -> None:
         """An aborted index can be judged when it is known whether the log is compacted."""
@@ -197,7 +200,7 @@ class SegmentCheck:
         if position == 0:
             due = self.file.offset
         if due is not None and header.base_offset > due:
-            self.partition.unless_compacted(self.report, _missing(due, header.base_offset), position)
+            self.partition.note_gap(self.report, due, header.base_offset, position)
 
     def _show_to_indexes(self, found: PlacedBatch) -> None:
         header = found.header
@@ -228,7 +231,3 @@ class SegmentCheck:
             self.time_index.finish() if self.is_sound else self.time_index.leave()
         if self.is_sound:
             partition.hold_back(self.aborted_index, report)
-
-
-def _missing(first: int, following: int) -> str:
-    return f"offsets {first} to {following - 1} are missing, which is right only where the topic is compacted"
