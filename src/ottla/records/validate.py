@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
+from crc32c import crc32c
+
 from ottla.records import batch as at
 from ottla.records.batch import BatchHeader, Buffer, CorruptBatch
 from ottla.records.codec import LEAST_INT64, MOST_INT64, Scan, decode_records, encode_columns, scan_records
@@ -88,6 +90,10 @@ def validate_produce(
     `partition` is named in messages, as in "orders-0". `limit_bytes` bounds what a compressed batch may
     become. `records` are changed in place where they are writable and need a stamp.
     """
+    if records is not None and settings.codec is None and not settings.is_log_append_time:
+        plain = _plain(records, settings, has_transactional_id, now_ms)
+        if plain is not None:
+            return plain
     header = single_batch(records, version)
     assert records is not None
     if header.is_transactional and not has_transactional_id:
@@ -114,6 +120,45 @@ def validate_produce(
         if header.size > settings.max_message_bytes:
             _refuse_size(header.size, settings, partition)
     return _stamped(batch, header, settings.is_log_append_time, max_timestamp)
+
+
+def _plain(records: Buffer, settings: ProduceSettings, has_transactional_id: bool, now_ms: int) -> Validated | None:
+    """The usual case at a glance: an uncompressed batch that may stay as it is. None: look closer.
+
+    It says yes only where all the checks below would, and costs a third of them.
+    """
+    size = len(records)
+    if size < at.HEADER_SIZE or size > settings.max_message_bytes:
+        return None
+    header = BatchHeader._make(at.HEADER.unpack_from(records))
+    base_offset, length, _, magic, crc, attributes, last_offset_delta, base_timestamp, max_timestamp = header[:9]
+    if (
+        base_offset
+        or length + at.PREFIX_SIZE != size
+        or magic != at.MAGIC
+        or attributes & ~(at.TRANSACTIONAL if has_transactional_id else 0)
+        or last_offset_delta + 1 != header.count
+        or last_offset_delta < 0
+        or (header.producer_id >= 0 and header.base_sequence < 0)
+    ):
+        return None
+    view = memoryview(records)
+    if view.readonly or crc32c(view[at.ATTRIBUTES_AT :]) != crc:
+        return None
+    try:
+        scan = scan_records(view[at.HEADER_SIZE :], header.count)
+    except CorruptBatch:
+        return None
+    least, most, null_key, _ = scan
+    if (
+        base_timestamp + most != max_timestamp
+        or max_timestamp - now_ms > settings.after_max_ms
+        or now_ms - base_timestamp - least > settings.before_max_ms
+        or base_timestamp + least < 0
+        or (null_key >= 0 and settings.is_compacted)
+    ):
+        return None
+    return Validated(view, header, at.NO_TIMESTAMP)
 
 
 def single_batch(records: Buffer | None, version: int) -> BatchHeader:
