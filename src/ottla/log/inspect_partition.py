@@ -217,9 +217,7 @@ class SegmentCheck:
         report, partition = self.report, self.partition
         report.facts |= {"batches": self.batch_count, "records": self.record_count}
         if reader.unread_bytes:
-            report.add(
-                f"the {reader.unread_bytes} bytes from here on were not read", report.size_bytes - reader.unread_bytes
-            )
+            report.facts["unread_bytes"] = reader.unread_bytes
         elif partition.next_offset is None and self.is_sound:
             partition.next_offset = self.file.offset
         if partition.next_offset is not None:
