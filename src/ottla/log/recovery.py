@@ -13,7 +13,7 @@ from ottla.log.epochs import LeaderEpochs
 from ottla.log.files import Files
 from ottla.log.log import Log
 from ottla.log.producers import Producers
-from ottla.log.scan import Fault, SegmentScan
+from ottla.log.scan import NOWHERE, Fault, SegmentScan
 from ottla.log.segment import CLEANED, DELETED, LOG, SWAP, Segment
 from ottla.log.snapshot import SUFFIX as SNAPSHOT
 from ottla.log.snapshot import Snapshots
@@ -175,14 +175,16 @@ class _Opening:
         leader_epoch = leader_epoch_before = log.epochs.latest
         log.snapshots.remove(lambda taken: taken > next_offset)
         log.rebuild_producers(up_to_segment=next_offset)
+        # What is behind the recovery point was never compacted, but may have been copied from a log that was.
+        dense_from = NOWHERE if self.config.is_compacted else recovery_point
         for number in range(first, len(self.segments)):
             segment = self.segments[number]
-            scan = SegmentScan(segment, next_offset=next_offset, leader_epoch=leader_epoch)
+            scan = SegmentScan(segment, next_offset=next_offset, leader_epoch=leader_epoch, dense_from=dense_from)
             self._remake(log, segment, scan)
             next_offset, leader_epoch = max(scan.next_offset, next_offset), scan.leader_epoch
             if scan.fault is not None:
                 self._cut(segment, scan.fault, next_offset)
-            if scan.fault is not None or self._is_followed_by_a_hole(number, next_offset):
+            if scan.fault is not None or self._is_followed_by_a_hole(number, next_offset, dense_from):
                 self._remove_behind(log, number)
                 break
             if number + 1 < len(self.segments):
@@ -196,13 +198,13 @@ class _Opening:
         log.end_offset = next_offset
         log.recovery_point = min(recovery_point, next_offset)
 
-    def _is_followed_by_a_hole(self, number: int, next_offset: int) -> bool:
+    def _is_followed_by_a_hole(self, number: int, next_offset: int, dense_from: int) -> bool:
         """Whether a segment lost its end while the next one kept its beginning.
 
         Only compaction leaves out offsets between segments, and only of segments that are on the disk; where the
         topic is compacted the two cannot be told apart.
         """
-        if number + 1 == len(self.segments) or self.config.is_compacted:
+        if number + 1 == len(self.segments) or next_offset < dense_from:
             return False
         following = self.segments[number + 1].base_offset
         if following == next_offset:
@@ -223,16 +225,17 @@ class _Opening:
 
     def _remake(self, log: Log, segment: Segment, scan: SegmentScan) -> None:
         segment.forget_indexes()
+        note_batch, epochs = segment.note_batch, log.epochs
         for position, header, batch in scan:
-            size = len(batch)
-            segment.note_batch(position, size, header.last_offset, header.max_timestamp)
-            if header.leader_epoch > log.epochs.latest:
-                log.epochs.add(header.leader_epoch, header.base_offset)  # written when all are known
-            if header.producer_id >= 0:
+            base_offset, _, leader_epoch, _, _, _, last_offset_delta, _, max_timestamp, producer_id, _, _, _ = header
+            note_batch(position, len(batch), base_offset + last_offset_delta, max_timestamp)
+            if leader_epoch > epochs.latest:
+                epochs.add(leader_epoch, base_offset)  # written when all are known
+            if producer_id >= 0:
                 completed = log.replay(segment, position, header)
                 if completed is not None and completed.aborted:
                     log.note_aborted(segment, completed)
-            self.recovered.scanned_bytes += size
+        self.recovered.scanned_bytes += scan.position
 
     def _cut(self, segment: Segment, fault: Fault, next_offset: int) -> None:
         self.recovered.cut_bytes += segment.size_bytes - fault.position

@@ -19,6 +19,7 @@ from ottla.records.batch import (
 )
 
 CHUNK_BYTES = 4 << 20
+NOWHERE = 1 << 62
 
 
 class Fault(NamedTuple):
@@ -35,34 +36,45 @@ class SegmentScan:
     a buffer that the next step reuses.
     """
 
-    def __init__(self, segment: Segment, *, next_offset: int | None = None, leader_epoch: int = -1) -> None:
-        """`next_offset` and `leader_epoch` are what the log had reached before this segment."""
+    def __init__(
+        self,
+        segment: Segment,
+        *,
+        next_offset: int | None = None,
+        leader_epoch: int = -1,
+        dense_from: int = NOWHERE,
+    ) -> None:
+        """`next_offset` and `leader_epoch` are what the log had reached before this segment.
+
+        From `dense_from` on, where nothing was compacted, no offset may be missing.
+        """
         self.segment = segment
+        self.dense_from = dense_from
         self.next_offset = segment.base_offset if next_offset is None else max(next_offset, segment.base_offset)
         self.leader_epoch = leader_epoch
+        self._largest_offset = segment.base_offset + LARGEST_RELATIVE_OFFSET
         self.position = 0
         self.fault: Fault | None = None
 
     def __iter__(self) -> Iterator[tuple[int, BatchHeader, memoryview]]:
         file, end = self.segment.file, self.segment.size_bytes
         buffer = memoryview(bytearray(min(CHUNK_BYTES, end)))
-        unpack = HEADER.unpack_from
+        unpack, make = HEADER.unpack_from, BatchHeader._make
         while self.position < end:
             start = self.position
             filled = file.read_into(start, buffer[: min(len(buffer), end - start)])
             at = 0
             while filled - at >= HEADER_SIZE:
-                header = BatchHeader._make(unpack(buffer, at))
-                size = header.length + PREFIX_SIZE
+                header = make(unpack(buffer, at))
+                size = header[1] + PREFIX_SIZE
                 if size > filled - at and self._plausible(header, end - start - at):
                     break  # not whole in the buffer: read on from here
                 batch = buffer[at : at + size]
-                reason = self._reason_against(header, batch)
-                if reason:
-                    self.fault = Fault(start + at, reason)
+                if crc32c(batch[ATTRIBUTES_AT:]) != header[4] or not self._continues(header, size):
+                    self.fault = Fault(start + at, self._reason_against(header, batch))
                     return
-                self.next_offset = header.next_offset
-                self.leader_epoch = header.leader_epoch
+                self.next_offset = header[0] + header[6] + 1
+                self.leader_epoch = header[2]
                 at += size
                 self.position = start + at
                 yield start + at - size, header, batch
@@ -86,7 +98,20 @@ class SegmentScan:
         size = HEADER.unpack_from(view)[1] + PREFIX_SIZE
         return size if size <= left else 0
 
-    def _reason_against(self, header: BatchHeader, batch: memoryview) -> str | None:
+    def _continues(self, header: BatchHeader, size: int) -> bool:
+        """Whether all but the checksum is right: `_reason_against` in short, for the many that are."""
+        base_offset, _, leader_epoch, magic, _, _, last_offset_delta, _, _, _, _, _, count = header
+        return (
+            magic == MAGIC
+            and size >= HEADER_SIZE
+            and base_offset >= self.next_offset
+            and leader_epoch >= self.leader_epoch
+            and last_offset_delta >= 0
+            and count >= 0
+            and base_offset + last_offset_delta <= self._largest_offset
+        )
+
+    def _reason_against(self, header: BatchHeader, batch: memoryview) -> str:
         if header.length < LEAST_LENGTH:
             return f"batch length {header.length} is below the least of {LEAST_LENGTH}"
         if header.magic != MAGIC:
@@ -98,10 +123,10 @@ class SegmentScan:
             return f"checksum is {crc:#010x}, the header says {header.crc:#010x}"
         if header.base_offset < self.next_offset:
             return f"base offset {header.base_offset} comes where {self.next_offset} was due"
+        if header.base_offset > self.next_offset >= self.dense_from:
+            return f"offsets {self.next_offset} to {header.base_offset - 1} are missing"
         if header.last_offset_delta < 0 or header.count < 0:
             return f"last offset delta {header.last_offset_delta} or count {header.count} is negative"
-        if header.last_offset - self.segment.base_offset > LARGEST_RELATIVE_OFFSET:
+        if header.last_offset > self._largest_offset:
             return f"last offset {header.last_offset} is too far from the segment's {self.segment.base_offset}"
-        if header.leader_epoch < self.leader_epoch:
-            return f"leader epoch {header.leader_epoch} follows {self.leader_epoch}"
-        return None
+        return f"leader epoch {header.leader_epoch} follows {self.leader_epoch}"
