@@ -30,7 +30,7 @@ def outcome(call: Callable[[], Any]) -> object:
         return type(error), str(error)
 
 
-def outcomes(codec: ModuleType, area: bytes, count: int, base: int, shift: int) -> list[object]:
+def outcomes(codec: ModuleType, area: bytes, count: int, base: int, new_base: int) -> list[object]:
     def records() -> object:
         return [repr(record) for record in codec.decode_records(area, count, base, base)]
 
@@ -38,29 +38,29 @@ def outcomes(codec: ModuleType, area: bytes, count: int, base: int, shift: int) 
         outcome(records),
         outcome(lambda: tuple(codec.scan_records(area, count))),
         outcome(lambda: codec.decode_keys(area, count)),
-        outcome(lambda: codec.retain_records(area, count, b"\1" * max(count, 0), shift)),
+        outcome(lambda: codec.retain_records(area, count, b"\1" * max(count, 0), base, new_base)),
         outcome(lambda: columns_of(codec, area, count, base, base)),
     ]
 
 
-def check_same(area: bytes, count: int, base: int, shift: int) -> None:
+def check_same(area: bytes, count: int, base: int, new_base: int) -> None:
     assert COMPILED is not None
-    expected = outcomes(PLAIN, area, count, base, shift)
-    assert outcomes(COMPILED, area, count, base, shift) == expected
+    expected = outcomes(PLAIN, area, count, base, new_base)
+    assert outcomes(COMPILED, area, count, base, new_base) == expected
     # One reader's refusal is every reader's refusal.
     assert len({isinstance(each, tuple) and each[0] is CorruptBatch for each in expected}) == 1
 
 
 @needs_compiled
 @settings(max_examples=300)
-@given(data=st.data(), drafts=DRAFTS.filter(bool), base=INT64, shift=INT64)
-def test_mutated_areas(data: st.DataObject, drafts: list[Draft], base: int, shift: int) -> None:
+@given(data=st.data(), drafts=DRAFTS.filter(bool), base=INT64, new_base=INT64)
+def test_mutated_areas(data: st.DataObject, drafts: list[Draft], base: int, new_base: int) -> None:
     area = PLAIN.encode_records([tuple(draft) for draft in drafts], 0)
     for _ in range(data.draw(st.integers(1, 3))):
         position = data.draw(st.integers(0, len(area) - 1))
         area[position] = data.draw(st.integers(0, 255) | st.sampled_from([0, 1, 0x7E, 0x7F, 0x80, 0xFE, 0xFF]))
     area = area[: data.draw(st.integers(len(area) - 2, len(area)))]
-    check_same(bytes(area), len(drafts), base, shift)
+    check_same(bytes(area), len(drafts), base, new_base)
 
 
 @needs_compiled

@@ -137,9 +137,10 @@ cpdef object scan_records(object area, Py_ssize_t count)
 cpdef list decode_keys(object area, Py_ssize_t count)
 
 @cython.locals(view=memoryview, data=octets_t, end=Py_ssize_t, position=Py_ssize_t, index=Py_ssize_t,
-               fields=Fields, out=bytearray, target="uint8_t*", size=Py_ssize_t, kept=Py_ssize_t,
+               fields=Fields, out=bytearray, target="uint8_t*", shift=int64_t, size=Py_ssize_t, kept=Py_ssize_t,
                most=int64_t)
-cpdef tuple retain_records(object area, Py_ssize_t count, bytes keep, int64_t timestamp_shift=*)
+cpdef tuple retain_records(object area, Py_ssize_t count, bytes keep, int64_t base_timestamp=*,
+                           int64_t new_base_timestamp=*)
 
 @cython.locals(old_delta=int64_t, delta=int64_t, rest=Py_ssize_t, body=Py_ssize_t)
 cdef Py_ssize_t move_timestamp(uint8_t* target, Py_ssize_t size, octets_t data, Py_ssize_t position, Py_ssize_t end,

@@ -290,10 +290,12 @@ def decode_keys(area: Buffer, count: int) -> list[KeyEntry]:
     return entries
 
 
-def retain_records(area: Buffer, count: int, keep: bytes, timestamp_shift: int = 0) -> tuple[bytearray, int, int]:
-    """Only the records whose byte in `keep` is not 0; how many; and their highest timestamp delta.
+def retain_records(
+    area: Buffer, count: int, keep: bytes, base_timestamp: int = 0, new_base_timestamp: int = 0
+) -> tuple[bytearray, int, int]:
+    """Only the records whose byte in `keep` is not 0; how many; and their highest timestamp.
 
-    `timestamp_shift` is what the base timestamp grew by: each delta shrinks by it.
+    Timestamps stay: where the batch gets a new base timestamp, each delta moves by as much.
     """
     view = memoryview(area)
     data = octets(view)
@@ -302,8 +304,9 @@ def retain_records(area: Buffer, count: int, keep: bytes, timestamp_shift: int =
     if len(keep) != count:
         raise ValueError(f"a decision for {len(keep)} records, the batch has {count}")
     out = bytearray()
-    resize(out, end + 15 * count)  # a shifted delta may take 10 bytes, and then the size 5
+    resize(out, end + 15 * count)  # a moved delta may take 10 bytes, and then the size 5
     target = writable(out)
+    shift = wrapping_subtract(new_base_timestamp, base_timestamp)
     size = 0
     kept = 0
     most = LEAST_INT64
@@ -313,13 +316,13 @@ def retain_records(area: Buffer, count: int, keep: bytes, timestamp_shift: int =
         if fields.end < 0:
             raise malformed(index, fields.end)
         if keep[index]:
-            if timestamp_shift == 0:
+            if shift == 0:
                 copy_range(target, size, data, position, fields.end - position)
                 size += fields.end - position
             else:
-                size = move_timestamp(target, size, data, position, fields.end, timestamp_shift)
+                size = move_timestamp(target, size, data, position, fields.end, shift)
             kept += 1
-            most = max(most, wrapping_subtract(fields.timestamp_delta, timestamp_shift))
+            most = max(most, wrapping_add(base_timestamp, fields.timestamp_delta))
         position = fields.end
     check_end(position, end, count)
     resize(out, size)

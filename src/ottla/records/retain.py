@@ -21,7 +21,6 @@ from ottla.records.batch import (
 )
 from ottla.records.codec import retain_records
 from ottla.records.compression import DEFAULT_LIMIT_BYTES, compress, decompress
-from ottla.records.memory import wrapping_add, wrapping_subtract
 
 
 def retain_batch(
@@ -39,15 +38,13 @@ def retain_batch(
     header = read_header(batch)
     area = decompress(header.codec, memoryview(batch)[HEADER_SIZE : header.size], limit_bytes)
     base_timestamp = header.base_timestamp if delete_horizon_ms is None else delete_horizon_ms
-    kept, count, most_delta = retain_records(
-        area, header.count, bytes(keep), wrapping_subtract(base_timestamp, header.base_timestamp)
-    )
+    kept, count, max_timestamp = retain_records(area, header.count, bytes(keep), header.base_timestamp, base_timestamp)
     if count == 0:
         return empty_batch(batch)
     if delete_horizon_ms is not None:
         header = header._replace(attributes=header.attributes | DELETE_HORIZON)
     if not header.is_log_append_time:
-        header = header._replace(max_timestamp=wrapping_add(base_timestamp, most_delta))
+        header = header._replace(max_timestamp=max_timestamp)
     return _write(header._replace(base_timestamp=base_timestamp, count=count), compress(header.codec, kept))
 
 
