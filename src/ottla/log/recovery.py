@@ -46,7 +46,6 @@ def open_log(
 
     `clean` says that it was closed in good order; `recovery_point` is up to where it is known to be on the disk.
     """
-    files.make_folder(folder)
     opening = _Opening(files, folder, config, now_ms, recovered or Recovered())
     sizes = _finish_swaps(files, folder)
     opening.load(sizes, log_start_offset)
@@ -65,7 +64,11 @@ def _finish_swaps(files: Files, folder: str) -> dict[str, int]:
     Compacted segments are written under one suffix and renamed to the next when all of them are whole. So while
     one of the first kind is there, the round of its batch of segments did not get that far, and is undone.
     """
-    sizes = files.sizes(folder)
+    try:
+        sizes = files.sizes(folder)
+    except FileNotFoundError:
+        files.make_folder(folder)
+        return {}
     unfinished = [_base_of(name) for name in sizes if name.endswith(CLEANED)]
     for name in list(sizes):
         stray_swap = unfinished and name.endswith(SWAP) and _base_of(name) >= min(unfinished)

@@ -38,7 +38,7 @@ class Segment:
         "_file",
         "_files",
         "_first_timestamp",
-        "_folder",
+        "_stem",
         "_suffix",
         "_unindexed_bytes",
         "aborted",
@@ -66,7 +66,7 @@ class Segment:
     ) -> None:
         """`sizes` are the files that are there already; without it the segment is new."""
         self._files = files
-        self._folder = folder
+        self._stem = f"{folder}/{name_of(base_offset)}"
         self._suffix = suffix
         self._file: File | None = None
         self._unindexed_bytes = 0
@@ -76,17 +76,18 @@ class Segment:
         self.created_ms = created_ms
         self.index_interval_bytes = index_interval_bytes
         known = sizes or {}
-        self.size_bytes = known.get(self._name(LOG), 0)
+        name = name_of(base_offset)
+        self.size_bytes = known.get(name + LOG + suffix, 0)
         self.offset_index = OffsetIndex(
-            files, self.path(INDEX), base_offset, entries_in_file=known.get(self._name(INDEX), 0) // 8
+            files, self.path(INDEX), base_offset, entries_in_file=known.get(name + INDEX + suffix, 0) // 8
         )
         self.time_index = TimeIndex(
             files,
             self.path(TIME_INDEX),
             base_offset,
-            entries_in_file=known.get(self._name(TIME_INDEX), 0) // 12,
+            entries_in_file=known.get(name + TIME_INDEX + suffix, 0) // 12,
         )
-        if known.get(self._name(ABORTED_INDEX)):
+        if known.get(name + ABORTED_INDEX + suffix):
             self.aborted = AbortedIndex.load(files, self.path(ABORTED_INDEX))
         else:
             self.aborted = AbortedIndex(files, self.path(ABORTED_INDEX))
@@ -96,11 +97,8 @@ class Segment:
     def __repr__(self) -> str:
         return f"<Segment {self.base_offset}, {self.size_bytes} bytes>"
 
-    def _name(self, kind: str) -> str:
-        return name_of(self.base_offset) + kind + self._suffix
-
     def path(self, kind: str) -> str:
-        return f"{self._folder}/{self._name(kind)}"
+        return self._stem + kind + self._suffix
 
     @property
     def file(self) -> File:
@@ -179,6 +177,8 @@ class Segment:
 
     def locate(self, offset: int) -> tuple[int, int, int] | None:
         """Position, size and base offset of the first batch that ends at or behind `offset`."""
+        if not self.size_bytes:
+            return None
         position = self.offset_index.position_before(offset)
         file, end = self.file, self.size_bytes
         unpack = _PLACE.unpack_from
@@ -222,8 +222,10 @@ class Segment:
 
         Who looks at the first few only reads little; who goes on, in larger steps.
         """
-        file, end = self.file, self.size_bytes
-        unpack = HEADER.unpack_from
+        end = self.size_bytes
+        if not end:
+            return  # without opening the file: thousands of partitions are empty
+        file, unpack = self.file, HEADER.unpack_from
         look_bytes = LOOK_BYTES
         while position + HEADER_SIZE <= end:
             chunk = file.read(position, min(look_bytes, end - position))
