@@ -178,8 +178,10 @@ class _Opening:
         leader_epoch = leader_epoch_before = log.epochs.latest
         log.snapshots.remove(lambda taken: taken > next_offset)
         log.rebuild_producers(up_to_segment=next_offset)
-        # What is behind the recovery point was never compacted, but may have been copied from a log that was.
-        dense_from = NOWHERE if self.config.is_compacted else recovery_point
+        # Sealed segments that are on the disk may have been compacted in a time when the topic was. Behind them, only
+        # what was copied from a compacted log has gaps.
+        last_base_offset = self.segments[-1].base_offset
+        dense_from = NOWHERE if self.config.is_compacted else min(recovery_point, last_base_offset)
         for number in range(first, len(self.segments)):
             segment = self.segments[number]
             scan = SegmentScan(segment, next_offset=next_offset, leader_epoch=leader_epoch, dense_from=dense_from)

@@ -70,7 +70,7 @@ class SegmentScan:
                 if size > filled - at and self._plausible(header, end - start - at):
                     break  # not whole in the buffer: read on from here
                 batch = buffer[at : at + size]
-                if crc32c(batch[ATTRIBUTES_AT:]) != header[4] or not self._continues(header, size):
+                if crc32c(batch[ATTRIBUTES_AT:]) != header[4] or not self._continues(header, len(batch)):
                     self.fault = Fault(start + at, self._reason_against(header, batch))
                     return
                 self.next_offset = header[0] + header[6] + 1
@@ -100,11 +100,12 @@ class SegmentScan:
 
     def _continues(self, header: BatchHeader, size: int) -> bool:
         """Whether all but the checksum is right: `_reason_against` in short, for the many that are."""
-        base_offset, _, leader_epoch, magic, _, _, last_offset_delta, _, _, _, _, _, count = header
+        base_offset, length, leader_epoch, magic, _, _, last_offset_delta, _, _, _, _, _, count = header
+        next_offset = self.next_offset
         return (
             magic == MAGIC
-            and size >= HEADER_SIZE
-            and base_offset >= self.next_offset
+            and length + PREFIX_SIZE == size >= HEADER_SIZE
+            and (base_offset == next_offset or base_offset > next_offset < self.dense_from)
             and leader_epoch >= self.leader_epoch
             and last_offset_delta >= 0
             and count >= 0
