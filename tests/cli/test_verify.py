@@ -409,13 +409,14 @@ class Terminal:
         pass
 
 
+@pytest.mark.parametrize("verb", ["verify", "dump"])
 def test_long_work_shows_how_far_it_is(
-    written_data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    verb: str, written_data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress, "SHOWN_AFTER_SECONDS", -1)
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
-    assert main(["log", "verify", str(written_data)]) == 0
+    assert main(["log", verb, str(written_data)]) == 0
     assert f" %  {first_log(written_data)}" in terminal.text
     assert terminal.text.endswith("\r\x1b[K")
     assert " %  " not in capsys.readouterr().out

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import base64
 import json
+import sys
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import Any
 
 from ottla.cli.errors import FAILED, CommandFailed
 from ottla.cli.log_rows import FAULT, Row, rows_of
+from ottla.cli.progress import Progress
 from ottla.log.inspect_files import Kind, LogFile
 from ottla.log.inspect_folder import NotALog, files_at
 
@@ -27,18 +29,23 @@ def dump(options: argparse.Namespace) -> int:
         files = [file for path in options.paths for file in files_at(path)]
     except NotALog as error:
         raise CommandFailed(str(error)) from None
-    shown = _Shown(options)
+    # Where the rows themselves go to a terminal, they are the progress.
+    total_bytes = sum(file.path.stat().st_size for file in files)
+    progress = Progress(total_bytes, is_wanted=not sys.stdout.isatty())
+    shown = _Shown(options, progress)
     for file in files:
         for line in shown.json_lines(file) if options.json else shown.lines(file):
             print(line)
+    progress.clear()
     return FAILED if shown.is_damaged else 0
 
 
 class _Shown:
     """The files as they are shown, and whether all of them could be read."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
+    def __init__(self, options: argparse.Namespace, progress: Progress) -> None:
         self._options = options
+        self._progress = progress
         self.is_damaged = False
 
     def json_lines(self, file: LogFile) -> Iterator[str]:
@@ -61,7 +68,8 @@ class _Shown:
         """The rows to show. The limit counts what was asked for: a batch above its records is none."""
         options = self._options
         shown = 0
-        for row in rows_of(file, offsets=options.offset, with_records=options.records):
+        rows = rows_of(file, offsets=options.offset, with_records=options.records, progress=self._progress.advance)
+        for row in rows:
             if shown == options.limit:
                 return
             self.is_damaged |= row["type"] == FAULT
@@ -136,7 +144,7 @@ def _record_line(row: Row, full: bool) -> str:
 
 
 def _time_index_line(row: Row, _full: bool) -> str:
-    return f"{_time(row, 'time'):>28}  offset {row['offset']}"
+    return f"    {_time(row, 'time')}  offset {row['offset']}"
 
 
 def _aborted_line(row: Row, _full: bool) -> str:
@@ -161,7 +169,7 @@ _LINES: dict[str, Callable[[Any, bool], str]] = {
     "batch": _batch_line,
     "record": _record_line,
     FAULT: _fault_line,
-    "index_entry": lambda row, _: f"{row['offset']:>21} {row['position']:>11}",
+    "index_entry": lambda row, _: f"    offset {row['offset']}  position {row['position']}",
     "time_index_entry": _time_index_line,
     "aborted_transaction": _aborted_line,
     "producer": _producer_line,

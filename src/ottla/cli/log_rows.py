@@ -17,6 +17,7 @@ from ottla.log.index import OffsetIndex, TimeIndex
 from ottla.log.inspect_batches import PlacedBatch, SegmentReader, control_types
 from ottla.log.inspect_files import Kind, LogFile
 from ottla.log.inspect_indexes import read_entries
+from ottla.log.inspect_report import Progress, no_progress
 from ottla.log.inspect_texts import epochs_in, offsets_in, parse_properties
 from ottla.log.scan import Fault
 from ottla.log.snapshot import unpack_snapshot
@@ -32,10 +33,12 @@ _BY_OFFSET = {Kind.OFFSET_INDEX, Kind.TIME_INDEX, Kind.ABORTED_INDEX}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def rows_of(file: LogFile, *, offsets: range | None, with_records: bool) -> Iterator[Row]:
+def rows_of(
+    file: LogFile, *, offsets: range | None, with_records: bool, progress: Progress = no_progress
+) -> Iterator[Row]:
     """The rows of a file; with `offsets` only those that belong to them. What cannot be read is a row of type fault."""
     if file.kind is Kind.SEGMENT:
-        yield from _segment_rows(file, EVERY_OFFSET if offsets is None else offsets, with_records)
+        yield from _segment_rows(file, EVERY_OFFSET if offsets is None else offsets, with_records, progress)
         return
     if offsets is not None and file.kind not in _BY_OFFSET:
         return
@@ -68,11 +71,12 @@ def iso_time(timestamp_ms: int) -> str | None:
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _segment_rows(file: LogFile, offsets: range, with_records: bool) -> Iterator[Row]:
+def _segment_rows(file: LogFile, offsets: range, with_records: bool, progress: Progress) -> Iterator[Row]:
     for found in SegmentReader(file):
         if isinstance(found, Fault):
             yield _fault(found.position, found.reason)
             continue
+        progress(file.path, found.header.size)
         if found.header.last_offset < offsets.start:
             continue
         if found.header.base_offset >= offsets.stop:

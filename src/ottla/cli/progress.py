@@ -13,10 +13,10 @@ _CLEAR = "\r\x1b[K"
 class Progress:
     """Silent where errors do not go to a terminal."""
 
-    def __init__(self, total_bytes: int) -> None:
+    def __init__(self, total_bytes: int, *, is_wanted: bool = True) -> None:
         self._total_bytes = total_bytes
         self._done_bytes = 0
-        self._is_wanted = sys.stderr.isatty()
+        self._is_wanted = is_wanted and sys.stderr.isatty()
         self._next_time = time.monotonic() + SHOWN_AFTER_SECONDS
         self._is_shown = False
 

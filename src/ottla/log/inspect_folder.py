@@ -21,8 +21,8 @@ from ottla.log.inspect_files import (
     partitions_in,
     topic_partition,
 )
-from ottla.log.inspect_partition import PartitionCheck, Progress, no_progress
-from ottla.log.inspect_report import FileReport
+from ottla.log.inspect_partition import PartitionCheck
+from ottla.log.inspect_report import FileReport, Progress, no_progress
 from ottla.log.inspect_texts import check_epochs, check_metadata, check_offsets, check_properties, offsets_in
 
 

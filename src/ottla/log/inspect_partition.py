@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from ottla.log.epochs import LeaderEpochs
@@ -10,17 +9,12 @@ from ottla.log.inspect_batches import PlacedBatch, SegmentReader, is_mark_of_com
 from ottla.log.inspect_files import Kind, LogFile, known_files
 from ottla.log.inspect_indexes import AbortedIndexCheck, OffsetIndexCheck, TimeIndexCheck
 from ottla.log.inspect_producers import ProducersCheck
-from ottla.log.inspect_report import FileReport, Problem
+from ottla.log.inspect_report import FileReport, Problem, Progress, no_progress
 from ottla.log.inspect_texts import check_epochs, check_metadata
 from ottla.log.scan import Fault
 from ottla.records.batch import BatchHeader
 
-Progress = Callable[[Path, int], None]  # a file, and how many of its bytes were read since the last call
 PROGRESS_BYTES = 4 << 20
-
-
-def no_progress(_path: Path, _read_bytes: int) -> None:
-    pass
 
 
 class PartitionCheck:

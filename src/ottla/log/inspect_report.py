@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 from ottla.log.inspect_files import LogFile
 
 MOST_PROBLEMS = 100
+
+Progress = Callable[[Path, int], None]  # a file, and how many of its bytes were read since the last call
+
+
+def no_progress(_path: Path, _read_bytes: int) -> None:
+    pass
 
 
 class Problem(NamedTuple):
