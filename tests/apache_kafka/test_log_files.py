@@ -160,7 +160,7 @@ def test_kafkas_dump_tool_reads_what_our_compaction_leaves(kafka_classpath: str,
     log.roll(0)
     log.flush(0)
     run_here(Compaction(log, cleanable(log, 0, 1_800_000_000_000), 1_800_000_000_000).run())
-    for path in log.due_removals(1 << 62):
+    for path in log.segments.due_removals(1 << 62):
         Path(path).unlink(missing_ok=True)
     assert sum(segment.size_bytes for segment in log.segments) < before
     log.close(0)

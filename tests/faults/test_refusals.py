@@ -76,7 +76,7 @@ def test_retention_makes_room_on_a_full_disk() -> None:
     log.advance_high_watermark(log.end_offset)
     fill(files, 0)
     log.remove_first(len(log.segments) - 1, 0)
-    for path in log.due_removals(0):
+    for path in log.segments.due_removals(0):
         files.remove(path)
     append(log, [b"fits again"], epoch=5)
     assert served_values(log)[-1] == b"fits again"

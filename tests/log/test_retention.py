@@ -96,10 +96,10 @@ def test_files_are_renamed_at_once_and_handed_out_for_removal_after_the_delay() 
     log = log_with(2, retention_ms=10)
     apply_retention(log, 1_000_000)
     assert f"{0:020d}.log.deleted" in log.files.sizes(log.folder)
-    assert log.due_removals(1_000_099) == []
-    due = log.due_removals(1_000_100)
+    assert log.segments.due_removals(1_000_099) == []
+    due = log.segments.due_removals(1_000_100)
     assert f"{log.folder}/{0:020d}.log.deleted" in due
-    assert log.due_removals(1_000_100) == []
+    assert log.segments.due_removals(1_000_100) == []
 
 
 def test_a_reader_keeps_what_it_was_given() -> None:

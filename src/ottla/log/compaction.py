@@ -121,7 +121,7 @@ class Compaction:
         self._map_entries = map_entries
         self._offsets: dict[bytes, int] = {}
         self._map_end = work.first_dirty_offset
-        self._layout_version = log.layout_version
+        self._layout_version = log.segments.layout_version
         self._slice_bytes = 0
 
     def run(self, slice_bytes: int = SLICE_BYTES) -> Generator[Job | None, None, None]:
@@ -142,7 +142,7 @@ class Compaction:
         self.cleaned_up_to = self._map_end
 
     def _is_overtaken(self) -> bool:
-        return self.log.layout_version != self._layout_version
+        return self.log.segments.layout_version != self._layout_version
 
     def _aborted_up_to(self, end_offset: int) -> list[AbortedTransaction]:
         return self.log.aborted_transactions(self.log.segments[0].base_offset, end_offset)
@@ -161,7 +161,7 @@ class Compaction:
         """Read the keys of the dirty part, as far as the map can hold them."""
         start, end = self._work.first_dirty_offset, self._work.end_offset
         transactions = Transactions(self._aborted_up_to(end))
-        for segment in self.log.segments_from(start):
+        for segment in self.log.segments.starting_at(start):
             if segment.base_offset >= end:
                 break
             for header, batch in self._batches(segment):
@@ -261,7 +261,7 @@ class Compaction:
         if self._abandon(new):
             return False
         log.replace_segments(group, [new], self._now_ms)
-        self._layout_version = log.layout_version
+        self._layout_version = log.segments.layout_version
         return True
 
     def _abandon(self, new: Segment) -> bool:

@@ -106,7 +106,7 @@ class Housekeeping:
         """Unlink what was deleted long enough ago."""
         now_ms = self._clock_ms()
         for _, log in self._logs():
-            for path in log.due_removals(now_ms):
+            for path in log.segments.due_removals(now_ms):
                 yield partial(remove_all, log.files, [path])
         for folder in self._manager.due_folders(now_ms):
             yield partial(self._manager.remove_folder, folder)

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import errno
 import functools
-from bisect import bisect_right
-from collections.abc import Callable, Iterator
-from random import Random
+from collections.abc import Callable
 from typing import Concatenate, NamedTuple, ParamSpec
 
 from ottla.log.aborted import AbortedTransaction
@@ -19,14 +17,9 @@ from ottla.log.errors import CorruptLog, OffsetOutOfRange, StorageFailed, Unexpe
 from ottla.log.files import Buffer, FileRange, Files
 from ottla.log.flush import Flush
 from ottla.log.producers import CompletedTransaction, Origin, Producers
-from ottla.log.segment import (
-    ABORTED_INDEX,
-    DELETED,
-    INDEX,
-    LARGEST_RELATIVE_OFFSET,
-    TIME_INDEX,
-    Segment,
-)
+from ottla.log.rolling import NEVER, Rolling
+from ottla.log.segment import ABORTED_INDEX, INDEX, TIME_INDEX, Segment
+from ottla.log.segments import Segments
 from ottla.log.snapshot import Snapshots
 from ottla.log.topic_config import TopicConfig
 from ottla.records.batch import (
@@ -39,8 +32,6 @@ from ottla.records.batch import (
 from ottla.records.build import ControlMarker, read_marker
 from ottla.records.validate import ProduceSettings
 
-NEVER = 1 << 62
-_RANDOM = Random()
 _FULL_DISK = {errno.ENOSPC, errno.EDQUOT}
 _Arguments = ParamSpec("_Arguments")
 
@@ -86,7 +77,7 @@ class Log:
     ) -> None:
         self.files = files
         self.folder = folder
-        self.segments = segments
+        self.segments = Segments(files, folder, segments)
         self.epochs = epochs
         self.producers = producers
         self.log_start_offset = log_start_offset
@@ -94,24 +85,19 @@ class Log:
         self.high_watermark = log_start_offset
         self.recovery_point = recovery_point
         self.failure: str | None = None
-        self.layout_version = 0  # rises when sealed segments change, so that compaction knows
         self.before_truncation: Callable[[int], None] = lambda _recovery_point: None
         self.snapshots = snapshots
-        self._bases = [segment.base_offset for segment in segments]
-        self._folder_changed = True
         self._flushed_once = False  # the first flush also makes sure of the name of the folder
         self._truncations = 0
-        self._doomed: list[tuple[int, list[str]]] = []
-        self._active = segments[-1]
+        self._flushed_ms = self.active.created_ms
         self.reconfigure(config)
-        self._flushed_ms = self._active.created_ms
 
     def __repr__(self) -> str:
         return f"<Log {self.folder}, {self.log_start_offset} to {self.end_offset}>"
 
     @property
     def active(self) -> Segment:
-        return self._active
+        return self.segments.active
 
     @property
     def size_bytes(self) -> int:
@@ -155,24 +141,15 @@ class Log:
                 if known is not None:
                     return Appended(known.base_offset, known.last_offset, known.timestamp, duplicate=True)
                 self.producers.check(header, origin, new_epoch_starts_at_zero=new_epoch_starts_at_zero)
-        size = len(batch)
         base_offset = self.end_offset
-        last_offset = base_offset + header.last_offset_delta
-        max_timestamp = header.max_timestamp
-        if self._must_roll(size, last_offset, max_timestamp, now_ms):
-            self.roll(now_ms)
         if leader_epoch != self.epochs.latest:
             self._assign_epoch(leader_epoch, base_offset)
         stamp_offset_and_epoch(batch, 0, base_offset, header.length, leader_epoch)
-        active = self._active
-        position = self._write(batch)
-        active.note_batch(position, size, last_offset, max_timestamp)
-        if position == 0:
-            self._age_from(max_timestamp)
-        self.end_offset = last_offset + 1
+        last_offset = base_offset + header.last_offset_delta
+        self._write(batch, last_offset, header.max_timestamp, now_ms)
         if has_producer:
             self._note_producer(header, base_offset, marker)
-        return Appended(base_offset, last_offset, max_timestamp)
+        return Appended(base_offset, last_offset, header.max_timestamp)
 
     def append_replicated(self, records: memoryview, now_ms: int) -> int:
         """Write batches as the leader gave them, which must continue this log; how many bytes were taken.
@@ -183,20 +160,28 @@ class Log:
             raise StorageFailed(self.failure)
         position = 0
         for start, header, marker in self._checked(records):
-            batch = records[start : start + header.size]
-            if self._must_roll(header.size, header.last_offset, header.max_timestamp, now_ms):
-                self.roll(now_ms)
+            position = start + header.size
             if header.leader_epoch > self.epochs.latest:
                 self._assign_epoch(header.leader_epoch, header.base_offset)
-            at = self._write(batch)
-            self._active.note_batch(at, header.size, header.last_offset, header.max_timestamp)
-            if at == 0:
-                self._age_from(header.max_timestamp)
-            self.end_offset = header.next_offset
+            self._write(records[start:position], header.last_offset, header.max_timestamp, now_ms)
             if header.producer_id >= 0:
                 self._note_producer(header, header.base_offset, marker)
-            position = start + header.size
         return position
+
+    def _write(self, batch: Buffer, last_offset: int, max_timestamp: int, now_ms: int) -> None:
+        """Bring one batch with its final offsets into the active segment, or into the next."""
+        size = len(batch)
+        if self._rolling.is_due(self.segments.active, size, last_offset, max_timestamp, now_ms):
+            self.roll(now_ms)
+        active = self.segments.active
+        try:
+            position = active.append(batch)
+        except OSError as error:
+            if error.errno not in _FULL_DISK:
+                self.failure = f"{self.folder}: {error}"
+            raise StorageFailed(f"{self.folder}: {error}") from error
+        active.note_batch(position, size, last_offset, max_timestamp)
+        self.end_offset = last_offset + 1
 
     def _checked(self, records: memoryview) -> list[tuple[int, BatchHeader, ControlMarker | None]]:
         """The whole batches in `records`; raises before anything is written if one is not as it must be."""
@@ -231,14 +216,6 @@ class Log:
         self.producers.check_marker(header.producer_id, header.producer_epoch, marker)
         return marker
 
-    def _write(self, data: Buffer) -> int:
-        try:
-            return self._active.append(data)
-        except OSError as error:
-            if error.errno not in _FULL_DISK:
-                self.failure = f"{self.folder}: {error}"
-            raise StorageFailed(f"{self.folder}: {error}") from error
-
     def _assign_epoch(self, epoch: int, start_offset: int) -> None:
         try:
             self.epochs.assign(epoch, start_offset)
@@ -252,7 +229,7 @@ class Log:
             return
         completed = self.producers.marked(header, base_offset, marker)
         if completed is not None and completed.aborted:
-            self.note_aborted(self._active, completed)
+            self.note_aborted(self.active, completed)
 
     def note_aborted(self, segment: Segment, completed: CompletedTransaction) -> None:
         stable_offset = self.producers.stable_offset_after(completed)
@@ -261,30 +238,6 @@ class Log:
         )
 
     # Rolling
-
-    def _must_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
-        active, config = self._active, self.config
-        if active.size_bytes == 0:
-            return False
-        return (
-            active.size_bytes + size > config.segment_bytes
-            or max_timestamp > self._roll_after_timestamp
-            or last_offset - active.base_offset > LARGEST_RELATIVE_OFFSET
-            or active.index_size_bytes > config.segment_index_bytes
-            or (self._roll_after_timestamp == NEVER and self._aged(now_ms))
-        )
-
-    def _age_from(self, timestamp: int) -> None:
-        """A segment is rolled by the time of its records: `segment.ms` after that of its first batch."""
-        self._roll_after_timestamp = timestamp + self._lifetime_ms if timestamp >= 0 else NEVER
-
-    def _aged(self, now_ms: int) -> bool:
-        """Whether the active segment is due by the clock, for one whose records have no time."""
-        first = self._active.first_timestamp()
-        if first is not None and first >= 0:
-            self._age_from(first)
-            return False
-        return now_ms - self._active.created_ms > self._lifetime_ms
 
     def reconfigure(self, config: TopicConfig) -> None:
         """Go by other settings from now on."""
@@ -298,42 +251,19 @@ class Log:
             codec=config.target_codec,
             level=config.target_level,
         )
-        self._start_ageing()
-
-    def _start_ageing(self) -> None:
-        jitter_ms = self.config.draw_segment_jitter_ms(_RANDOM)
-        self._lifetime_ms = self.config.max_segment_ms - jitter_ms
-        self._roll_after_timestamp = NEVER
+        self._rolling = Rolling(config)
 
     def roll(self, now_ms: int) -> None:
         """Seal the active segment and start the next one at the end of the log."""
-        if self._active.size_bytes == 0:
+        if self.active.size_bytes == 0:
             return
         try:
-            self._active.write_indexes()
+            self.active.write_indexes()
             self.snapshots.take(self.end_offset, self.producers)
-            segment = self._new_segment(self.end_offset, now_ms)
+            self.segments.create(self.end_offset, now_ms, self.config.index_interval_bytes)
         except OSError as error:
             raise StorageFailed(f"{self.folder}: {error}") from error
-        self._add_segment(segment)
-
-    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
-        segment = Segment(
-            self.files,
-            self.folder,
-            base_offset,
-            created_ms=now_ms,
-            index_interval_bytes=self.config.index_interval_bytes,
-        )
-        segment.append(b"")
-        return segment
-
-    def _add_segment(self, segment: Segment) -> None:
-        self.segments.append(segment)
-        self._bases.append(segment.base_offset)
-        self._active = segment
-        self._folder_changed = True
-        self._start_ageing()
+        self._rolling.begin()
 
     # Reading
 
@@ -347,10 +277,9 @@ class Log:
         if offset >= bound:
             return None
         segments = self.segments
-        first = max(bisect_right(self._bases, offset) - 1, 0)
-        for number in range(first, len(segments)):
+        for number in range(segments.number_for(offset), len(segments)):
             segment = segments[number]
-            following = self._bases[number + 1] if number + 1 < len(segments) else self.end_offset
+            following = segments[number + 1].base_offset if number + 1 < len(segments) else self.end_offset
             end_position = segment.size_bytes if bound >= following else segment.position_of(bound)
             found = segment.read(offset, max_bytes, end_position, whole_batch=whole_batch)
             if found is not None:
@@ -359,15 +288,10 @@ class Log:
                 return None
         return None
 
-    def segments_from(self, offset: int) -> Iterator[Segment]:
-        """The segments that may hold `offset` or what comes after it."""
-        number = max(bisect_right(self._bases, offset) - 1, 0)
-        yield from self.segments[number:]
-
     def aborted_transactions(self, offset: int, bound: int) -> list[AbortedTransaction]:
         """The aborted transactions with records from `offset` on and below `bound`."""
         found = []
-        for segment in self.segments_from(offset):
+        for segment in self.segments.starting_at(offset):
             for entry in segment.aborted.entries:
                 if entry.last_offset >= offset and entry.first_offset < bound:
                     found.append(entry)
@@ -388,18 +312,18 @@ class Log:
         """The work of bringing all that was appended so far to the disk; None if it is there."""
         if self.failure is not None:
             raise StorageFailed(self.failure)
-        if self.recovery_point >= self.end_offset and not (self._folder_changed or self.epochs.unsynced):
+        if self.recovery_point >= self.end_offset and not (self.segments.names_changed or self.epochs.unsynced):
             return None
         # One that ends at the recovery point may have been sealed, and its indexes written, after the last flush.
-        unflushed = list(self.segments_from(self.recovery_point - 1))
+        unflushed = list(self.segments.starting_at(self.recovery_point - 1))
         paths = [segment.path(kind) for segment in unflushed[:-1] for kind in (INDEX, TIME_INDEX, ABORTED_INDEX)]
         if self.epochs.unsynced:
             paths.append(self.epochs.path)
-        folders = [self.folder] if self._folder_changed or self.epochs.unsynced else []
+        folders = [self.folder] if self.segments.names_changed or self.epochs.unsynced else []
         if not self._flushed_once:
             folders.append(self.folder.rpartition("/")[0])
         self._flushed_once = True
-        self._folder_changed = self.epochs.unsynced = False
+        self.segments.names_changed = self.epochs.unsynced = False
         open_files = [segment.file for segment in unflushed]
         return Flush(self.files, self.end_offset, open_files, paths, folders, self._truncations)
 
@@ -438,15 +362,15 @@ class Log:
             self.truncate_fully(offset, now_ms)
             return
         self._lower_recovery_point(offset)
-        while self._active.base_offset >= offset:
-            self.remove_last()
-        found = self._active.locate(offset)
+        while self.active.base_offset >= offset:
+            self.segments.remove_last()
+        found = self.active.locate(offset)
         if found is None:
             end_offset = offset
         else:
             position, _, base_offset = found
             end_offset = min(offset, base_offset)
-            self._active.cut(position, end_offset)
+            self.active.cut(position, end_offset)
         self._ended_at(end_offset)
         self.rebuild_producers()
 
@@ -455,31 +379,21 @@ class Log:
         """Drop everything and go on at `offset`."""
         self._lower_recovery_point(offset)
         while self.segments:
-            self.remove_last()
-        self._add_segment(self._new_segment(offset, now_ms))
+            self.segments.remove_last()
+        self.segments.create(offset, now_ms, self.config.index_interval_bytes)
         self.epochs.clear()
         self.log_start_offset = offset
         self._ended_at(offset)
+        self.high_watermark = offset
         self.producers.clear()
 
     def _lower_recovery_point(self, offset: int) -> None:
         """What will be overwritten must be scanned again after a crash, and the disk must know that first."""
         self._truncations += 1
-        self.layout_version += 1
+        self.segments.layout_version += 1
         if offset < self.recovery_point:
             self.recovery_point = offset
             self.before_truncation(offset)
-
-    def remove_last(self) -> None:
-        """Remove the newest segment at once: nobody may read it any more."""
-        segment = self.segments.pop()
-        self._bases.pop()
-        segment.close()
-        for path in segment.paths():
-            self.files.remove(path)
-        self._folder_changed = True
-        if self.segments:
-            self._active = self.segments[-1]
 
     def _ended_at(self, end_offset: int) -> None:
         self.snapshots.remove(lambda taken: taken > end_offset)
@@ -489,7 +403,7 @@ class Log:
         self.log_start_offset = min(self.log_start_offset, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
         self.recovery_point = min(self.recovery_point, end_offset)
-        self._roll_after_timestamp = NEVER
+        self._rolling.begin()
 
     def advance_log_start(self, offset: int, now_ms: int) -> None:
         """Let the log start at `offset`; segments that lie wholly before it go."""
@@ -503,46 +417,22 @@ class Log:
     @_stops_at_errors
     def remove_first(self, count: int, now_ms: int) -> None:
         """Remove the oldest segments; their files go after `file.delete.delay.ms`, for readers' sake."""
-        removed = self.segments[:count]
         if count == len(self.segments):
             self.roll(now_ms)
-        del self.segments[:count], self._bases[:count]
-        start = self.segments[0].base_offset
+        start = self.segments[count].base_offset
         if start > self.log_start_offset:
             self.log_start_offset = start
             self.epochs.truncate_from_start(start)
         self.high_watermark = max(self.high_watermark, self.log_start_offset)
         self.snapshots.remove(lambda taken: taken < start)
-        self.doom(removed, now_ms)
+        self.segments.remove_first(count, now_ms + self.config.file_delete_delay_ms)
 
     @_stops_at_errors
     def replace_segments(self, old: list[Segment], new: list[Segment], now_ms: int) -> None:
         """Put compacted segments (complete and synced, with the swap suffix) in the place of their sources."""
-        first = self.segments.index(old[0])
-        new_bases = {segment.base_offset for segment in new}
-        self.segments[first : first + len(old)] = new
-        self._bases = [segment.base_offset for segment in self.segments]
-        gone = {segment.base_offset for segment in old} - new_bases
+        gone = {segment.base_offset for segment in old} - {segment.base_offset for segment in new}
         self.snapshots.remove(lambda taken: taken in gone)
-        self.doom(old, now_ms)
-        for segment in new:
-            segment.change_suffix("", log_last=True)
-        self._folder_changed = True
-
-    def doom(self, segments: list[Segment], now_ms: int) -> None:
-        """Rename the files of segments out of the way; they are removed later."""
-        self.layout_version += 1
-        for segment in segments:
-            segment.change_suffix(DELETED)
-            segment.close()
-            self._doomed.append((now_ms + self.config.file_delete_delay_ms, segment.paths()))
-        self._folder_changed = True
-
-    def due_removals(self, now_ms: int) -> list[str]:
-        """Files to remove now, on any thread; each is handed out once."""
-        due = [paths for when, paths in self._doomed if when <= now_ms]
-        self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
-        return [path for paths in due for path in paths]
+        self.segments.replace(old, new, now_ms + self.config.file_delete_delay_ms)
 
     # Finding the producers again
 
@@ -554,7 +444,7 @@ class Log:
         self.producers.clear()
         start = self.snapshots.restore(self.producers)
         start = self.log_start_offset if start is None else start
-        for segment in self.segments_from(start):
+        for segment in self.segments.starting_at(start):
             if segment.base_offset >= up_to_segment:
                 break
             for position, header in segment.batches(segment.position_of(start)):
@@ -577,12 +467,11 @@ class Log:
     def close(self, now_ms: int) -> None:
         """Flush and write everything that makes the next opening quick."""
         if self.failure is None:
-            self._active.write_indexes()
+            self.active.write_indexes()
             if self.end_offset > 0:
                 self.snapshots.take(self.end_offset, self.producers)
-            if self._active.size_bytes:
-                self._active.sync()
-                self._folder_changed = True
+            if self.active.size_bytes:
+                self.active.sync()
+                self.segments.names_changed = True
             self.flush(now_ms)
-        for segment in self.segments:
-            segment.close()
+        self.segments.close()

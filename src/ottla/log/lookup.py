@@ -19,7 +19,7 @@ class FoundOffset(NamedTuple):
 
 def offset_for_timestamp(log: Log, timestamp: int) -> FoundOffset | None:
     """The first record in the order of offsets that is as late as `timestamp`, or later."""
-    for segment in log.segments_from(log.log_start_offset):
+    for segment in log.segments.starting_at(log.log_start_offset):
         if segment.max_timestamp < timestamp:
             continue
         start = max(segment.time_index.offset_before(timestamp), log.log_start_offset)

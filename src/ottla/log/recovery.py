@@ -221,7 +221,7 @@ class _Opening:
     def _first_to_scan(self, log: Log, recovery_point: int, everything: bool) -> int:
         if everything:
             return 0
-        unflushed = next(log.segments_from(recovery_point - 1))
+        unflushed = next(log.segments.starting_at(recovery_point - 1))
         first = self.segments.index(unflushed)
         for number, segment in enumerate(self.segments[:first]):
             if not _index_fits(segment):
@@ -251,7 +251,7 @@ class _Opening:
         while len(self.segments) > number + 1:
             self.recovered.removed_segments += 1
             self.recovered.cut_bytes += self.segments[-1].size_bytes
-            log.remove_last()
+            log.segments.remove_last()
         self.files.sync_folder(self.folder)
 
 

@@ -1,0 +1,103 @@
+"""The row of segments that a log is made of, and the files that have left it but not the disk."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import overload
+
+from ottla.log.files import Files, remove_all
+from ottla.log.segment import DELETED, Segment
+
+
+class Segments(Sequence[Segment]):
+    """In the order of their offsets, never empty; the last is the active one."""
+
+    def __init__(self, files: Files, folder: str, row: list[Segment]) -> None:
+        self.layout_version = 0  # rises when sealed segments change, so that compaction knows
+        self.names_changed = True  # in the folder, since it was last synced
+        self._files = files
+        self._folder = folder
+        self._row = row
+        self._bases = [segment.base_offset for segment in row]
+        self._doomed: list[tuple[int, list[str]]] = []
+        self.active = row[-1]
+
+    @overload
+    def __getitem__(self, number: int) -> Segment: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> list[Segment]: ...
+
+    def __getitem__(self, number: int | slice) -> Segment | list[Segment]:
+        return self._row[number]
+
+    def __len__(self) -> int:
+        return len(self._row)
+
+    def number_for(self, offset: int) -> int:
+        """Which segment holds `offset`, if any does."""
+        return max(bisect_right(self._bases, offset) - 1, 0)
+
+    def starting_at(self, offset: int) -> Iterator[Segment]:
+        """The segments that may hold `offset` or what comes after it."""
+        yield from self._row[self.number_for(offset) :]
+
+    # Coming
+
+    def create(self, base_offset: int, now_ms: int, index_interval_bytes: int) -> Segment:
+        """Start a new active segment."""
+        segment = Segment(
+            self._files, self._folder, base_offset, created_ms=now_ms, index_interval_bytes=index_interval_bytes
+        )
+        segment.append(b"")
+        self._row.append(segment)
+        self._bases.append(base_offset)
+        self.active = segment
+        self.names_changed = True
+        return segment
+
+    def replace(self, old: list[Segment], new: list[Segment], removal_ms: int) -> None:
+        """Put complete segments, which have the swap suffix, in the place of others; those go later."""
+        first = self._row.index(old[0])
+        self._row[first : first + len(old)] = new
+        self._bases = [segment.base_offset for segment in self._row]
+        self._doom(old, removal_ms)
+        for segment in new:
+            segment.change_suffix("", log_last=True)
+
+    # Going
+
+    def remove_last(self) -> None:
+        """Remove the newest segment at once: nobody may read it any more. The caller sees that one is left."""
+        segment = self._row.pop()
+        self._bases.pop()
+        segment.close()
+        remove_all(self._files, segment.paths())
+        self.names_changed = True
+        if self._row:
+            self.active = self._row[-1]
+
+    def remove_first(self, count: int, removal_ms: int) -> None:
+        """Take the oldest segments out. Their files go later, for the sake of readers."""
+        removed = self._row[:count]
+        del self._row[:count], self._bases[:count]
+        self._doom(removed, removal_ms)
+
+    def _doom(self, segments: list[Segment], removal_ms: int) -> None:
+        self.layout_version += 1
+        self.names_changed = True
+        for segment in segments:
+            segment.change_suffix(DELETED)
+            segment.close()
+            self._doomed.append((removal_ms, segment.paths()))
+
+    def due_removals(self, now_ms: int) -> list[str]:
+        """Files to remove now, on any thread; each is handed out once."""
+        due = [paths for when, paths in self._doomed if when <= now_ms]
+        self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
+        return [path for paths in due for path in paths]
+
+    def close(self) -> None:
+        for segment in self._row:
+            segment.close()
