@@ -32,6 +32,9 @@ cdef inline (int64_t, Py_ssize_t) read_varint(octets_t data, Py_ssize_t position
     if position < end and data[position] < 0x80:
         raw = data[position]
         return <int64_t> (raw >> 1) ^ -<int64_t> (raw & 1), position + 1
+    if position + 1 < end and data[position + 1] < 0x80:  # two bytes, without a loop: most sizes are such
+        raw = (data[position] & 0x7F) | (<uint64_t> data[position + 1] << 7)
+        return <int64_t> (raw >> 1) ^ -<int64_t> (raw & 1), position + 2
     return read_wide(data, position, end, 35, <uint64_t> 0xFFFFFFFFu)
 
 cdef inline (int64_t, Py_ssize_t) read_varlong(octets_t data, Py_ssize_t position, Py_ssize_t end) noexcept:
@@ -172,6 +175,7 @@ cdef class AreaWriter:
     @cython.locals(key_size=Py_ssize_t, value_size=Py_ssize_t, headers_size=Py_ssize_t, body=Py_ssize_t,
                    position=Py_ssize_t, target="uint8_t*")
     cdef int put(self, int64_t timestamp_delta, int64_t offset_delta, bytes key, bytes value, bytes headers) except -1
+    @cython.locals(capacity=Py_ssize_t)
     cdef int grow(self, Py_ssize_t size) except -1
     cdef bytearray finish(self)
 
@@ -201,9 +205,15 @@ cdef class BinaryColumn:
     cdef array.array offsets
     cdef bytearray data
 
+    cdef uint8_t* validity_at
+    cdef int32_t* offsets_at
+    cdef uint8_t* data_at
+
+    cdef void find_memory(self) noexcept
     cdef int check_room(self, Py_ssize_t size) except -1
-    @cython.locals(used=Py_ssize_t)
+    @cython.locals(used=Py_ssize_t, capacity=Py_ssize_t)
     cdef int reserve(self, Py_ssize_t rows) except -1
+    @cython.locals(capacity=Py_ssize_t)
     cdef int grow(self, Py_ssize_t size, Py_ssize_t expected) except -1
     @cython.locals(row=Py_ssize_t, used=Py_ssize_t)
     cdef inline int append(self, octets_t data, Py_ssize_t start, Py_ssize_t size, Py_ssize_t expected) except -1
@@ -229,6 +239,7 @@ cdef class Columns:
     @cython.locals(view=memoryview, end=Py_ssize_t, first_row=Py_ssize_t)
     cpdef append_batch(self, object area, Py_ssize_t count, int64_t base_offset, int64_t base_timestamp,
                        object log_append_time=*, int64_t start_offset=*)
+    @cython.locals(capacity=Py_ssize_t)
     cdef int _reserve(self, Py_ssize_t count, Py_ssize_t size) except -1
     @cython.locals(fixed_timestamp=bint, timestamp=int64_t, offsets="int64_t*", timestamps="int64_t*",
                    keys=BinaryColumn, values=BinaryColumn, row=Py_ssize_t, position=Py_ssize_t, index=Py_ssize_t, offset=int64_t,

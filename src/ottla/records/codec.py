@@ -445,8 +445,9 @@ class AreaWriter:
         self.position = position + headers_size
 
     def grow(self, size: int) -> None:
-        self.capacity = 2 * self.capacity + size
-        resize(self.out, self.capacity)
+        capacity = 2 * self.capacity + size
+        resize(self.out, capacity)
+        self.capacity = capacity
 
     def finish(self) -> bytearray:
         resize(self.out, self.position)
@@ -560,6 +561,13 @@ class BinaryColumn:
         self.validity = bytearray()
         self.offsets = array("i", [0])
         self.data = bytearray()
+        self.find_memory()
+
+    def find_memory(self) -> None:
+        """After each resize: to ask where the memory is at each row would cost more than the row."""
+        self.validity_at = writable(self.validity)
+        self.offsets_at = int32s(self.offsets)
+        self.data_at = writable(self.data)
 
     def check_room(self, size: int) -> None:
         if self.size + size > self.limit_bytes:
@@ -568,15 +576,20 @@ class BinaryColumn:
     def reserve(self, rows: int) -> None:
         if self.rows + rows > self.row_capacity:
             used = len(self.validity)
-            self.row_capacity = max(self.rows + rows, 2 * self.row_capacity)
-            resize_numbers(self.offsets, self.row_capacity + 1)
-            resize(self.validity, self.row_capacity // 8 + 1)
-            fill_ones(writable(self.validity), used, len(self.validity))
+            capacity = max(self.rows + rows, 2 * self.row_capacity)
+            resize_numbers(self.offsets, capacity + 1)
+            self.find_memory()
+            resize(self.validity, capacity // 8 + 1)
+            self.find_memory()
+            fill_ones(self.validity_at, used, len(self.validity))
+            self.row_capacity = capacity
 
     def grow(self, size: int, expected: int) -> None:
         """Make room for `size` bytes more; `expected` are likely to come."""
-        self.byte_capacity = max(self.size + max(size, expected), 2 * self.byte_capacity)
-        resize(self.data, self.byte_capacity)
+        capacity = max(self.size + max(size, expected), 2 * self.byte_capacity)
+        resize(self.data, capacity)
+        self.find_memory()
+        self.byte_capacity = capacity
 
     def append(self, data: bytes, start: int, size: int, expected: int) -> None:
         row = self.rows
@@ -584,15 +597,15 @@ class BinaryColumn:
         if size >= 0:
             if used + size > self.byte_capacity:
                 self.grow(size, expected)
-            copy_range(writable(self.data), used, data, start, size)
+            copy_range(self.data_at, used, data, start, size)
             used += size
             self.size = used
         else:
-            writable(self.validity)[row >> 3] &= ~(1 << (row & 7)) & 0xFF
+            self.validity_at[row >> 3] &= ~(1 << (row & 7)) & 0xFF
             self.null_count += 1
         row += 1
         self.rows = row
-        int32s(self.offsets)[row] = used
+        self.offsets_at[row] = used
 
     def cut(self, rows: int) -> None:
         """Take back every row from `rows` on."""
@@ -655,7 +668,7 @@ class Columns:
         first_row = self.rows
         try:
             self._fill(octets(view), end, count, base_offset, base_timestamp, log_append_time, start_offset)
-        except CorruptBatch:
+        except BaseException:  # too little memory, too: the columns stay even
             self._cut(first_row)
             raise
 
@@ -668,11 +681,12 @@ class Columns:
             self.header_names.check_room(3 * size)  # a byte that is not UTF-8 becomes three that are
             self.header_values.check_room(size)
         if self.rows + count > self.capacity:
-            self.capacity = max(self.rows + count, 2 * self.capacity)
-            resize_numbers(self.offsets, self.capacity)
-            resize_numbers(self.timestamps, self.capacity)
+            capacity = max(self.rows + count, 2 * self.capacity)
+            resize_numbers(self.offsets, capacity)
+            resize_numbers(self.timestamps, capacity)
             if self.with_headers:
-                resize_numbers(self.header_offsets, self.capacity + 1)
+                resize_numbers(self.header_offsets, capacity + 1)
+            self.capacity = capacity
 
     def _fill(
         self,

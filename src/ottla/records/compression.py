@@ -6,12 +6,18 @@ few bytes can claim gigabytes. The libraries are loaded when first used.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import struct
+import threading
 import zlib
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.records.batch import Buffer, CorruptBatch
+
+if TYPE_CHECKING:
+    from zstandard import ZstdCompressor
 
 NONE = 0
 GZIP = 1
@@ -30,6 +36,7 @@ _BLOCK_SIZE = struct.Struct(">i")
 _GZIP_WINDOW = 31  # 32 KiB, with gzip's header and checksum
 _GZIP_MAGIC = b"\x1f\x8b"
 _PIECE_BYTES = 64 * 1024
+_ZSTD_DEFAULT_LEVEL = 3
 _ZSTD_REPEATED_BYTE = 1  # the kind of block that is one byte, many times
 
 
@@ -193,19 +200,44 @@ def _decompress_lz4(data: Buffer, limit_bytes: int) -> Buffer:
     return out
 
 
+class _ZstdContexts(threading.local):
+    """Dear to make, and one thread's own."""
+
+    def __init__(self) -> None:
+        import zstandard
+
+        self.decompressor = zstandard.ZstdDecompressor()
+        self.compressors: dict[int, ZstdCompressor] = {}
+
+
+@functools.cache
+def _zstd_contexts() -> _ZstdContexts:
+    return _ZstdContexts()
+
+
 def _compress_zstd(data: Buffer, level: int | None) -> bytes:
     import zstandard
 
-    return zstandard.ZstdCompressor(level=3 if level is None else level).compress(data)
+    level = _ZSTD_DEFAULT_LEVEL if level is None else level
+    compressors = _zstd_contexts().compressors
+    if level not in compressors:
+        compressors[level] = zstandard.ZstdCompressor(level=level)
+    return compressors[level].compress(data)
 
 
 def _decompress_zstd(data: Buffer, limit_bytes: int) -> Buffer:
     import zstandard
 
-    out = bytearray()
+    decompressor = _zstd_contexts().decompressor
+    if not data:
+        return b""
     try:
+        if 0 <= zstandard.frame_content_size(data) <= limit_bytes:
+            with contextlib.suppress(zstandard.ZstdError):  # several frames, or a bad one: what follows will tell
+                return decompressor.decompress(data, allow_extra_data=False)
         _check_zstd_frames(memoryview(data))
-        reader = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)
+        out = bytearray()
+        reader = decompressor.stream_reader(data, read_across_frames=True)
         while piece := reader.read(min(_PIECE_BYTES + len(out), limit_bytes + 1 - len(out))):
             out += piece
             if len(out) > limit_bytes:
