@@ -107,7 +107,7 @@ def read_by_offset(log: Log) -> None:
     offset = 142
     found = log.read(offset, max_bytes=1, bound=log.high_watermark)
     assert found is not None
-    segment = next(iter(log.segments_from(offset)))
+    segment = log.segments[log.segments.number_for(offset)]
     print(f"offset {offset} is in segment {segment.base_offset}, in the batch at byte {found.position}:")
     print_records(read_records(found.read(), start_offset=offset))
 
