@@ -382,6 +382,7 @@ class Log:
             self.segments.remove_last()
         self.segments.create(offset, now_ms, self.config.index_interval_bytes)
         self.epochs.clear()
+        self.snapshots.remove(lambda _taken: True)
         self.log_start_offset = offset
         self._ended_at(offset)
         self.high_watermark = offset

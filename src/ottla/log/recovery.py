@@ -209,10 +209,10 @@ class _Opening:
         Only compaction leaves out offsets between segments, and only of segments that are on the disk; where the
         topic is compacted the two cannot be told apart.
         """
-        if number + 1 == len(self.segments) or next_offset < dense_from:
+        if number + 1 == len(self.segments):
             return False
         following = self.segments[number + 1].base_offset
-        if following == next_offset:
+        if following == next_offset or following <= dense_from:
             return False
         path = self.segments[number].path(LOG)
         self.recovered.faults.append(f"{path}: ends at offset {next_offset}, the next begins at {following}")

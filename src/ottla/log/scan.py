@@ -46,7 +46,7 @@ class SegmentScan:
     ) -> None:
         """`next_offset` and `leader_epoch` are what the log had reached before this segment.
 
-        From `dense_from` on, where nothing was compacted, no offset may be missing.
+        From `dense_from` on, where nothing was compacted, no offset may be missing before a batch.
         """
         self.segment = segment
         self.dense_from = dense_from
@@ -105,7 +105,7 @@ class SegmentScan:
         return (
             magic == MAGIC
             and length + PREFIX_SIZE == size >= HEADER_SIZE
-            and (base_offset == next_offset or base_offset > next_offset < self.dense_from)
+            and (base_offset == next_offset or next_offset < base_offset <= self.dense_from)
             and leader_epoch >= self.leader_epoch
             and last_offset_delta >= 0
             and count >= 0
@@ -124,7 +124,7 @@ class SegmentScan:
             return f"checksum is {crc:#010x}, the header says {header.crc:#010x}"
         if header.base_offset < self.next_offset:
             return f"base offset {header.base_offset} comes where {self.next_offset} was due"
-        if header.base_offset > self.next_offset >= self.dense_from:
+        if header.base_offset > max(self.next_offset, self.dense_from):
             return f"offsets {self.next_offset} to {header.base_offset - 1} are missing"
         if header.last_offset_delta < 0 or header.count < 0:
             return f"last offset delta {header.last_offset_delta} or count {header.count} is negative"
