@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.apache_kafka.distribution import KafkaUnavailable, classpath
 from tests.apache_kafka.harness import ApacheKafka
 from tests.apache_kafka.mixed_topic import MixedTopic, write_mixed_topic

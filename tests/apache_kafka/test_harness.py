@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+
 from tests.apache_kafka.distribution import KafkaUnavailable, classpath, made_once
 from tests.apache_kafka.harness import ApacheKafka, ToolFailed, run_tool
 from tests.apache_kafka.mixed_topic import MixedTopic

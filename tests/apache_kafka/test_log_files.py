@@ -6,8 +6,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.apache_kafka.harness import run_tool
-from tests.apache_kafka.mixed_topic import MixedTopic, WrittenRecord
 
 from ottla.log.checkpoint import parse_epochs
 from ottla.log.compaction import Compaction, cleanable
@@ -20,6 +18,8 @@ from ottla.log.topic_config import TopicConfig
 from ottla.records.batch import read_header
 from ottla.records.build import ControlMarker, build_batch, build_marker
 from ottla.records.read import read_records
+from tests.apache_kafka.harness import run_tool
+from tests.apache_kafka.mixed_topic import MixedTopic, WrittenRecord
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 COMPLAINTS = (

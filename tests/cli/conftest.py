@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from tests.cli.partitions import write_data_folder, write_small_partition
 
 

@@ -3,12 +3,11 @@
 import re
 from pathlib import Path
 
-from tests.cli.partitions import TIME, TOPIC_ID, append
-
 from ottla.log.files import DiskFiles
 from ottla.log.manager import LogManager
 from ottla.log.topic_config import TopicConfig
 from ottla.records.build import ControlMarker, build_batch, build_marker
+from tests.cli.partitions import TIME, TOPIC_ID, append
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "log-files.md"
 _BLOCK = re.compile(r"```console\n\$ ottla (?P<command>[^\n]+)\n(?P<output>.*?)```", re.DOTALL)

@@ -5,9 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.cli.documented import PAGE, blocks, write_documented_folder
 
 from ottla.cli.main import main
+from tests.cli.documented import PAGE, blocks, write_documented_folder
 
 
 @pytest.mark.parametrize(

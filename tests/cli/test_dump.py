@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.partitions import TIME, contents
 
 from ottla.cli.log_dump import SHORT_CHARACTERS, shown_bytes
 from ottla.cli.log_rows import iso_time
 from ottla.cli.main import main
 from ottla.records.build import build_batch
+from tests.cli.partitions import TIME, contents
 
 FIRST = "00000000000000000000"
 

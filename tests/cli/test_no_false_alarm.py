@@ -5,7 +5,6 @@ from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.cli.partitions import TIME, append
 
 from ottla.log.compaction import Compaction, cleanable
 from ottla.log.files import DiskFiles
@@ -15,6 +14,7 @@ from ottla.log.log import Log
 from ottla.log.recovery import open_log
 from ottla.log.topic_config import TopicConfig
 from ottla.records.build import ControlMarker, build_batch, build_marker
+from tests.cli.partitions import TIME, append
 
 CONFIG = TopicConfig(internal_segment_bytes=600, index_interval_bytes=100, cleanup_policy=("compact",))
 
@@ -75,7 +75,7 @@ class Driver:
         self.log.roll(TIME)
 
     def truncate(self, count: int) -> None:
-        least = max(next(iter(self.log.segments)).base_offset + 1, self.log.log_start_offset, self.compacted_up_to)
+        least = max(self.log.log_start_offset, self.compacted_up_to)
         offset = max(self.log.end_offset - count, least)
         self.log.truncate_to(offset, TIME)
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.partitions import TIME, append, contents
 
 from ottla.cli import progress
 from ottla.cli.main import main
@@ -30,6 +29,7 @@ from ottla.records.batch import (
     whole_batches,
 )
 from ottla.records.build import build_batch
+from tests.cli.partitions import TIME, append, contents
 
 FIRST = "00000000000000000000"
 

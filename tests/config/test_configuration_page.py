@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from tests.config.configuration_page import PAGE, TABLE, table
 
 from ottla.log.topic_config import TOPIC_SETTINGS
+from tests.config.configuration_page import PAGE, TABLE, table
 
 SOURCES = Path(__file__).parents[2] / "src" / "ottla"
 DECLARING = {"topic_config.py", "topic_defaults.py"}

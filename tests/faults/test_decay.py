@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from tests.log.writing import SMALL, append, append_marker, new_log, served_batches
 
 from ottla.log.files import DiskFiles
 from ottla.log.inspect_folder import check_path
@@ -13,6 +12,7 @@ from ottla.log.scan import SegmentScan
 from ottla.log.segment import LOG
 from ottla.records.batch import CRC_AT, LEADER_EPOCH_AT
 from ottla.testing.files import SimulatedFiles
+from tests.log.writing import SMALL, append, append_marker, new_log, served_batches
 
 
 def write_some(log: Log) -> None:

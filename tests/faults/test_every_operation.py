@@ -5,11 +5,11 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from tests.faults.workload import COMPACTED, PLAIN, Workload
 
 from ottla.log.errors import LogError
 from ottla.testing.files import Crashed, Effect, SimulatedFiles
 from ottla.testing.loss import SYNCED_ONLY, RandomLoss
+from tests.faults.workload import COMPACTED, PLAIN, Workload
 
 Ending = Callable[[SimulatedFiles, int], None]
 

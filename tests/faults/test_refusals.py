@@ -4,8 +4,6 @@ import errno
 from collections.abc import Callable
 
 import pytest
-from tests.log.expected import check_segments, epochs_of
-from tests.log.writing import SMALL, append, append_batch, new_log, served_batches, served_values
 
 from ottla.log.errors import StorageFailed
 from ottla.log.log import Log
@@ -13,6 +11,8 @@ from ottla.log.topic_config import TopicConfig
 from ottla.records.build import build_batch
 from ottla.testing.files import Effect, SimulatedFiles
 from ottla.testing.loss import SYNCED_ONLY
+from tests.log.expected import check_segments, epochs_of
+from tests.log.writing import SMALL, append, append_batch, new_log, served_batches, served_values
 
 
 def fill(files: SimulatedFiles, room_bytes: int) -> None:

@@ -2,9 +2,6 @@
 
 from collections.abc import Sequence
 
-from tests.log.expected import ProducerState, check_segments, epochs_of, transactions_of
-from tests.log.writing import append_batch, served_batches
-
 from ottla.log.housekeeping import Housekeeping, run_here
 from ottla.log.log import Log
 from ottla.log.manager import LogManager
@@ -14,6 +11,8 @@ from ottla.records.build import BatchOptions, ControlMarker, build_batch, build_
 from ottla.records.read import Batch
 from ottla.testing.files import SimulatedFiles
 from ottla.testing.loss import SYNCED_ONLY
+from tests.log.expected import ProducerState, check_segments, epochs_of, transactions_of
+from tests.log.writing import append_batch, served_batches
 
 FOLDER = "data"
 PLAIN, COMPACTED = "plain", "compacted"

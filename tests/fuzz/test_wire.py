@@ -10,8 +10,6 @@ from contextlib import suppress
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tests.wire.joined import joined
-from tests.wire.strategies import filled, structs
 
 from ottla.wire.apis import APIS, Api
 from ottla.wire.frames import decode_request, decode_response, encode_request, encode_response
@@ -23,6 +21,8 @@ from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.registry import REQUESTS, RESPONSES
 from ottla.wire.schema import Request, Response
 from ottla.wire.varint import uvarint
+from tests.wire.joined import joined
+from tests.wire.strategies import filled, structs
 
 VERSIONS = [(api, version) for api in APIS for version in range(api.least_served, api.highest + 1)]
 MUTATIONS_PER_FRAME = 12

@@ -1,10 +1,9 @@
 """What a flush, a roll and a close must have brought to the disk."""
 
-from tests.log.writing import append, append_marker, new_log, served_values
-
 from ottla.log.log import Log
 from ottla.testing.files import SimulatedFiles
 from ottla.testing.loss import SYNCED_ONLY
+from tests.log.writing import append, append_marker, new_log, served_values
 
 
 def aborted(log: Log) -> list[int]:

@@ -6,8 +6,6 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from tests.log.expected import ProducerState, check_segments, epochs_of, transactions_of
-from tests.log.writing import FOLDER, append_batch
 
 from ottla.log.errors import OutOfOrderSequence
 from ottla.log.recovery import open_log
@@ -18,6 +16,8 @@ from ottla.records.build import BatchOptions, ControlMarker, build_batch, build_
 from ottla.records.read import Batch
 from ottla.testing.files import SimulatedFiles
 from ottla.testing.loss import SYNCED_ONLY, Loss, RandomLoss
+from tests.log.expected import ProducerState, check_segments, epochs_of, transactions_of
+from tests.log.writing import FOLDER, append_batch
 
 PRODUCER_IDS = st.sampled_from([1, 2, 3])
 KEYS = st.lists(st.sampled_from([b"a", b"b", b"c"]), min_size=1, max_size=3)

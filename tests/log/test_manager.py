@@ -179,3 +179,12 @@ def test_two_owners_never_share_a_folder(tmp_path: Path) -> None:
         opened(DiskFiles(), str(tmp_path))
     manager.close(0)
     opened(DiskFiles(), str(tmp_path)).close(0)
+
+
+def test_checkpoints_that_kafka_has_made_and_not_filled_are_fine() -> None:
+    files = SimulatedFiles()
+    manager = opened(files)
+    put(manager.create("orders", 0, CONFIG, 0), 10)
+    manager.close(0)
+    files.replace("/data/cleaner-offset-checkpoint", b"")
+    assert opened(files).unreadable == {}

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.records.strategies import DRAFTS, HEADERS, NULLABLE, Draft
 
 from ottla.records.batch import (
     HEADER_SIZE,
@@ -29,6 +28,7 @@ from ottla.records.build import (
 from ottla.records.codec import Columns, ColumnsFull, Record
 from ottla.records.compression import NAMES
 from ottla.records.read import read_batches, read_columns, read_records
+from tests.records.strategies import DRAFTS, HEADERS, NULLABLE, Draft
 
 every_codec = pytest.mark.parametrize("codec", range(5), ids=NAMES)
 RECORDS = st.lists(

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.records.codecs import PLAIN, both_ways
-from tests.records.strategies import DRAFTS, INT64, Draft
 
 from ottla.records.batch import CorruptBatch
+from tests.records.codecs import PLAIN, both_ways
+from tests.records.strategies import DRAFTS, INT64, Draft
 
 # One record: size 20, attributes, timestamp delta 1, offset delta 2, key "k", value "val", one header.
 RECORD = bytes([40, 0, 2, 4, 2]) + b"k" + bytes([6]) + b"val" + bytes([2, 4]) + b"hn" + bytes([8]) + b"hval"

@@ -8,10 +8,10 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.records.codecs import COMPILED, PLAIN, needs_compiled
-from tests.records.strategies import DRAFTS, INT64, Draft
 
 from ottla.records.batch import CorruptBatch
+from tests.records.codecs import COMPILED, PLAIN, needs_compiled
+from tests.records.strategies import DRAFTS, INT64, Draft
 
 
 def columns_of(codec: ModuleType, *arguments: Any) -> object:

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.records.codecs import both_ways
-from tests.records.strategies import DRAFTS, Draft
 
 from ottla.records.batch import CorruptBatch
+from tests.records.codecs import both_ways
+from tests.records.strategies import DRAFTS, Draft
 
 HEADER_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 

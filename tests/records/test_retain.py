@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.records.strategies import DRAFTS, Draft
 
 from ottla.records.batch import check_batch
 from ottla.records.build import build_batch, build_from_tuples
 from ottla.records.compression import NAMES
 from ottla.records.read import read_records
 from ottla.records.retain import empty_batch, retain_batch
+from tests.records.strategies import DRAFTS, Draft
 
 KEPT_FIELDS = (
     "base_offset", "leader_epoch", "last_offset_delta", "producer_id", "producer_epoch", "base_sequence",

@@ -7,8 +7,6 @@ import dataclasses
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.wire.joined import joined
-from tests.wire.strategies import structs
 
 from ottla.wire.coordinator_records import RecordTypes
 from ottla.wire.messages.consumer_group_records import (
@@ -52,6 +50,8 @@ from ottla.wire.messages.transaction_records import (
 from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.schema import Message
 from ottla.wire.versioned import encode_versioned
+from tests.wire.joined import joined
+from tests.wire.strategies import structs
 
 UUID = bytes(range(16))
 UUID_HEX = "000102030405060708090a0b0c0d0e0f"

@@ -7,9 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.request_header.v1.header import RequestHeader as KioHeader1
 from kio.schema.request_header.v2.header import RequestHeader as KioHeader2
-from tests.wire.joined import joined
-from tests.wire.kio_counterpart import write_entity
-from tests.wire.strategies import TEXTS
 
 from ottla.wire.apis import API_VERSIONS, APIS, FETCH, HEARTBEAT, SASL_HANDSHAKE, Api
 from ottla.wire.frames import (
@@ -31,6 +28,9 @@ from ottla.wire.messages.fetch import FetchableTopicResponse, FetchResponse, Par
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.protocol_error import ProtocolError
+from tests.wire.joined import joined
+from tests.wire.kio_counterpart import write_entity
+from tests.wire.strategies import TEXTS
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 

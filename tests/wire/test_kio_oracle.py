@@ -9,15 +9,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.index import load_entity_schema, load_request_schema, load_response_schema
 from kio.static.constants import EntityType
-from tests.wire.joined import joined
-from tests.wire.kio_counterpart import Counterpart
-from tests.wire.strategies import structs
 
 from ottla.wire.apis import APIS
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from ottla.wire.messages.control_records import ControlRecordTypeSchema, EndTxnMarker
 from ottla.wire.registry import REQUESTS, RESPONSES, snake_case
 from ottla.wire.schema import Message
+from tests.wire.joined import joined
+from tests.wire.kio_counterpart import Counterpart
+from tests.wire.strategies import structs
 
 EXAMPLES = 10
 

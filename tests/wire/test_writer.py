@@ -5,7 +5,6 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.wire.joined import joined
 
 from ottla.wire.messages.fetch import (
     FetchableTopicResponse,
@@ -19,6 +18,7 @@ from ottla.wire.messages.offset_commit import OffsetCommitRequest
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.parts import Part
 from ottla.wire.versioned import decode_body, encode_body
+from tests.wire.joined import joined
 
 UUID = bytes(range(16))
 

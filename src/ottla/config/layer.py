@@ -73,9 +73,7 @@ def describe(
         synonyms = (SynonymValue(definition.name, text, override_source), *synonyms)
     source = synonyms[0].source if synonyms else Source.DEFAULT
     is_sensitive = definition.is_sensitive
-    return Described(
-        definition.name, text, source, definition.kind, is_sensitive, synonyms, definition.documentation
-    )
+    return Described(definition.name, text, source, definition.kind, is_sensitive, synonyms, definition.documentation)
 
 
 def _synonyms(definition: Definition, layers: Sequence[Layer]) -> tuple[SynonymValue, ...]:

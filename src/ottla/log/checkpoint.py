@@ -31,7 +31,7 @@ def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 def parse_offsets(data: bytes) -> dict[TopicPartition, int]:
     offsets: dict[TopicPartition, int] = {}
-    for line in _body(data):
+    for line in _body(data) if data else ():  # Kafka makes them empty, and fills them later
         try:
             topic, partition, offset = line.split()
             offsets[topic, int(partition)] = int(offset)

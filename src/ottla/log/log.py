@@ -358,11 +358,11 @@ class Log:
         """Drop all records from `offset` on, with the whole batch that holds it."""
         if offset >= self.end_offset:
             return
-        if offset <= self.segments[0].base_offset:
+        if offset < self.segments[0].base_offset:
             self.truncate_fully(offset, now_ms)
             return
         self._lower_recovery_point(offset)
-        while self.active.base_offset >= offset:
+        while self.active.base_offset >= offset and len(self.segments) > 1:
             self.segments.remove_last()
         found = self.active.locate(offset)
         if found is None:
