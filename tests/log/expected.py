@@ -43,14 +43,15 @@ class Transactions:
 
     def follow(self, batch: Batch) -> None:
         header = batch.header
-        if header.producer_id < 0:
+        # Compaction empties the marker of a transaction of which nothing is left.
+        if header.producer_id < 0 or (header.is_control and not header.count):
             return
         state = self.producers.get(header.producer_id, ProducerState(header.producer_epoch))
         if state.epoch != header.producer_epoch:
             state = replace(state, epoch=header.producer_epoch, last_sequence=-1, last_offset=-1)
         state = replace(state, last_timestamp=header.max_timestamp)
         if header.is_control:
-            state = self._end(state, batch) if header.count else state
+            state = self._end(state, batch)
         else:
             start = state.transaction_start
             if start is None and header.is_transactional and header.count:
