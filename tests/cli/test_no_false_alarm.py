@@ -96,7 +96,7 @@ class Driver:
 
 
 @given(st.lists(OPERATIONS, max_size=25))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_sound_logs_pass(operations: list[tuple[str, *tuple[int, ...]]]) -> None:
     with tempfile.TemporaryDirectory() as data:
         folder = Path(data) / "topic-0"

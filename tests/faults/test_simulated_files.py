@@ -79,7 +79,7 @@ def contents(files: Files, root: str) -> dict[str, bytes]:
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(steps=st.lists(STEPS, max_size=12))
 def test_same_results_as_on_a_disk(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[object, ...]]) -> None:
     disk, simulated = DiskFiles(), SimulatedFiles()

@@ -30,7 +30,6 @@ CORRELATION_ID = 7
 
 thorough = settings(
     max_examples=300,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 

@@ -397,4 +397,4 @@ class LogMachine(RuleBasedStateMachine):
 
 
 TestLog = LogMachine.TestCase
-TestLog.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestLog.settings = settings(max_examples=150, stateful_step_count=40)

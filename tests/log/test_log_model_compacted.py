@@ -159,4 +159,4 @@ def timeless(state: ProducerState) -> ProducerState:
 
 
 TestCompactedLog = CompactedLogMachine.TestCase
-TestCompactedLog.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestCompactedLog.settings = settings(max_examples=100, stateful_step_count=40)

@@ -379,7 +379,7 @@ VALUES = sorted({(type(case.value), case.version) for case in CASES}, key=str)
 
 
 @pytest.mark.parametrize(("value", "version"), VALUES, ids=[f"{v.__name__}-{n}" for v, n in VALUES])
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_any_value_comes_back(value: type[Message], version: int, data: st.DataObject) -> None:
     drawn = data.draw(structs(value, version))

@@ -46,7 +46,6 @@ def counterpart_of(message: type[Message], version: int) -> Counterpart:
 )
 @settings(
     max_examples=EXAMPLES,
-    deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
