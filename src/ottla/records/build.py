@@ -20,7 +20,6 @@ from ottla.records.codec import (
 )
 from ottla.records.compression import compress, decompress
 
-MOST_COUNT = 0x7FFFFFFF
 _CONTROL_KEY = struct.Struct(">hh")  # version, type
 _CONTROL_VALUE = struct.Struct(">hi")  # version, coordinator epoch
 _CRC = struct.Struct(">I")

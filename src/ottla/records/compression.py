@@ -12,12 +12,15 @@ import struct
 import threading
 import zlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ottla.records.batch import Buffer, CorruptBatch
 
 if TYPE_CHECKING:
     from zstandard import ZstdCompressor
+
+Compress = Callable[[Buffer, int | None], bytes]  # data, level
+Decompress = Callable[[Buffer, int], Buffer]  # data, limit in bytes
 
 NONE = 0
 GZIP = 1
@@ -48,13 +51,6 @@ class TooLarge(CompressionFailed):
     """More would come out than is allowed."""
 
 
-class Codec(NamedTuple):
-    number: int
-    name: str
-    compress: Callable[[Buffer, int | None], bytes]
-    decompress: Callable[[Buffer, int], Buffer]
-
-
 def codec_number(name: str) -> int:
     """ValueError for a name that is no codec's."""
     try:
@@ -65,32 +61,26 @@ def codec_number(name: str) -> int:
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
     """`level` as in the topic settings compression.gzip.level and its like; snappy has none."""
-    return _codec(codec).compress(data, level)
+    if codec == NONE:
+        return data
+    return _compressor(codec)[0](data, level)
 
 
 def decompress(codec: int, data: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Buffer:
-    """CompressionFailed for every kind of bad input; the data itself for codec 0."""
+    """CompressionFailed for every kind of bad input."""
     if codec == NONE:
         return data
-    return _codec(codec).decompress(data, limit_bytes)
+    return _compressor(codec)[1](data, limit_bytes)
 
 
-def _codec(number: int) -> Codec:
-    if not 0 <= number < len(_CODECS):
-        raise CompressionFailed(f"unknown codec {number}")
-    return _CODECS[number]
+def _compressor(codec: int) -> tuple[Compress, Decompress]:
+    if not GZIP <= codec <= ZSTD:
+        raise CompressionFailed(f"unknown codec {codec}")
+    return _COMPRESSORS[codec - GZIP]
 
 
 def _too_large(limit_bytes: int) -> TooLarge:
     return TooLarge(f"the batch decompresses to more than {limit_bytes} bytes")
-
-
-def _compress_none(data: Buffer, level: int | None) -> bytes:
-    return bytes(data)
-
-
-def _decompress_none(data: Buffer, limit_bytes: int) -> Buffer:
-    return data
 
 
 def _compress_gzip(data: Buffer, level: int | None) -> bytes:
@@ -267,10 +257,9 @@ def _check_zstd_frames(data: memoryview) -> None:
         raise CompressionFailed("zstd: the checksum is cut")
 
 
-_CODECS = (
-    Codec(NONE, "none", _compress_none, _decompress_none),
-    Codec(GZIP, "gzip", _compress_gzip, _decompress_gzip),
-    Codec(SNAPPY, "snappy", _compress_snappy, _decompress_snappy),
-    Codec(LZ4, "lz4", _compress_lz4, _decompress_lz4),
-    Codec(ZSTD, "zstd", _compress_zstd, _decompress_zstd),
+_COMPRESSORS: tuple[tuple[Compress, Decompress], ...] = (
+    (_compress_gzip, _decompress_gzip),
+    (_compress_snappy, _decompress_snappy),
+    (_compress_lz4, _decompress_lz4),
+    (_compress_zstd, _decompress_zstd),
 )
