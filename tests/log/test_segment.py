@@ -1,0 +1,231 @@
+"""A segment: finding batches, reading within limits, cutting, and what its files are called."""
+
+import pytest
+
+from ottla.log.errors import CorruptLog
+from ottla.log.segment import ABORTED_INDEX, DELETED, INDEX, LOG, SWAP, TIME_INDEX, Segment
+from ottla.records.batch import stamp_offset_and_epoch
+from ottla.records.build import build_batch
+from ottla.testing.files import SimulatedFiles
+
+BASE = 100
+
+
+def new_segment(files: SimulatedFiles, **options: int) -> Segment:
+    files.make_folder("folder")
+    return Segment(files, "folder", BASE, created_ms=0, index_interval_bytes=options.get("index_interval_bytes", 100))
+
+
+def reopened(files: SimulatedFiles) -> Segment:
+    return Segment(files, "folder", BASE, created_ms=0, index_interval_bytes=100, sizes=files.sizes("folder"))
+
+
+def write(segment: Segment, base_offset: int, count: int = 2, timestamp: int = 1000, value: bytes = b"value") -> bytes:
+    """Write one batch; its bytes."""
+    batch = build_batch([value] * count, timestamp=timestamp)
+    stamp_offset_and_epoch(batch, 0, base_offset, len(batch) - 12, 0)
+    position = segment.append(batch)
+    segment.note_batch(position, len(batch), base_offset + count - 1, timestamp)
+    return bytes(batch)
+
+
+def filled(files: SimulatedFiles, count: int = 10) -> tuple[Segment, list[bytes]]:
+    """Batches of two records each, from the base offset on."""
+    segment = new_segment(files)
+    return segment, [write(segment, BASE + number * 2, timestamp=1000 + number) for number in range(count)]
+
+
+@pytest.fixture
+def files() -> SimulatedFiles:
+    return SimulatedFiles()
+
+
+# Finding
+
+
+@pytest.mark.parametrize("is_reopened", [False, True])
+def test_every_offset_is_found_in_its_batch(files: SimulatedFiles, is_reopened: bool) -> None:
+    segment, batches = filled(files)
+    if is_reopened:
+        segment.write_indexes()
+        segment = reopened(files)
+    assert len(segment.offset_index) > 2
+    size = len(batches[0])
+    for offset in range(BASE, BASE + 20):
+        number = (offset - BASE) // 2
+        assert segment.locate(offset) == (number * size, size, BASE + number * 2)
+        assert segment.position_of(offset) == number * size
+    assert segment.locate(BASE + 20) is None
+    assert segment.position_of(BASE + 20) == segment.size_bytes
+
+
+def test_what_lies_in_a_gap_is_found_in_the_next_batch(files: SimulatedFiles) -> None:
+    segment = new_segment(files)
+    first = write(segment, BASE)
+    write(segment, BASE + 50)
+    assert segment.locate(BASE + 7) == (len(first), len(first), BASE + 50)
+
+
+def test_batches_larger_than_a_look_are_stepped_over(files: SimulatedFiles) -> None:
+    segment = new_segment(files, index_interval_bytes=1 << 20)
+    sizes = [len(write(segment, BASE + number, count=1, value=b"." * 5000)) for number in range(4)]
+    assert segment.locate(BASE + 3) == (sum(sizes[:3]), sizes[3], BASE + 3)
+
+
+def test_an_impossible_length_is_corrupt_and_no_endless_loop(files: SimulatedFiles) -> None:
+    segment, _ = filled(files, 1)
+    segment.append(bytes(100))
+    with pytest.raises(CorruptLog):
+        segment.locate(BASE + 5)
+    with pytest.raises(CorruptLog):
+        list(segment.batches())
+
+
+def test_batches_from_a_position_on(files: SimulatedFiles) -> None:
+    segment, batches = filled(files, 5)
+    size = len(batches[0])
+    assert [position for position, _ in segment.batches()] == [number * size for number in range(5)]
+    assert [header.base_offset for _, header in segment.batches(3 * size)] == [BASE + 6, BASE + 8]
+
+
+def test_what_is_written_behind_is_not_of_the_segment_yet(files: SimulatedFiles) -> None:
+    """A reader must not see the bytes of an append that is under way."""
+    segment, _ = filled(files, 2)
+    segment.file.append(b"half a batch")
+    assert len(list(segment.batches())) == 2
+    assert segment.locate(BASE + 4) is None
+
+
+# Reading
+
+
+def test_a_read_ends_at_the_limit_or_the_end(files: SimulatedFiles) -> None:
+    segment, batches = filled(files, 4)
+    size, end = len(batches[0]), segment.size_bytes
+    cases = {
+        (BASE, 10_000, end): batches,
+        (BASE + 3, 10_000, end): batches[1:],
+        (BASE, 2 * size, end): batches[:2],
+        (BASE, 10_000, 3 * size): batches[:3],
+        (BASE + 6, 10_000, end): batches[3:],
+    }
+    for (offset, max_bytes, end_position), expected in cases.items():
+        for whole_batch in (False, True):
+            found = segment.read(offset, max_bytes, end_position, whole_batch=whole_batch)
+            assert found is not None
+            assert found.read() == b"".join(expected)
+
+
+def test_a_read_may_end_within_a_batch(files: SimulatedFiles) -> None:
+    segment, batches = filled(files, 4)
+    size, end = len(batches[0]), segment.size_bytes
+    found = segment.read(BASE, size + 10, end, whole_batch=True)
+    assert found is not None
+    assert found.read() == batches[0] + batches[1][:10]
+
+
+def test_the_first_batch_is_whole_if_asked_for(files: SimulatedFiles) -> None:
+    segment, batches = filled(files, 4)
+    end = segment.size_bytes
+    whole = segment.read(BASE + 2, 5, end, whole_batch=True)
+    cut = segment.read(BASE + 2, 5, end, whole_batch=False)
+    assert whole is not None
+    assert whole.read() == batches[1]
+    assert cut is not None
+    assert cut.read() == batches[1][:5]
+    assert segment.read(BASE + 2, 0, end, whole_batch=False) is None
+    assert segment.read(BASE + 8, 100, end, whole_batch=True) is None
+    assert segment.read(BASE + 2, 100, len(batches[0]), whole_batch=True) is None  # the end lies before it
+
+
+# Cutting
+
+
+@pytest.mark.parametrize("kept", range(6))
+@pytest.mark.parametrize("is_written", [False, True])
+def test_a_cut_forgets_all_that_lies_behind(files: SimulatedFiles, kept: int, is_written: bool) -> None:
+    segment, batches = filled(files, 6)
+    if is_written:
+        segment.write_indexes()
+    size = len(batches[0])
+    segment.cut(kept * size, BASE + kept * 2)
+    assert segment.size_bytes == segment.file.size_bytes == kept * size
+    assert [header.base_offset for _, header in segment.batches()] == [BASE + number * 2 for number in range(kept)]
+    assert segment.max_timestamp == (1000 + kept - 1 if kept else -1)
+    assert segment.first_timestamp() == (1000 if kept else None)
+    assert all(segment.offset_index.raw_entry(n)[1] < kept * size for n in range(len(segment.offset_index)))
+    write(segment, BASE + kept * 2, timestamp=500)
+    assert segment.first_timestamp() == (1000 if kept else 500)
+    assert segment.locate(BASE + kept * 2 + 1) == (kept * size, size, BASE + kept * 2)
+
+
+def test_the_largest_timestamp_is_found_again_where_no_entry_tells_it(files: SimulatedFiles) -> None:
+    segment = new_segment(files, index_interval_bytes=1 << 20)
+    size = len(write(segment, BASE, timestamp=50))
+    write(segment, BASE + 2, timestamp=90)
+    write(segment, BASE + 4, timestamp=70)
+    segment.cut(2 * size, BASE + 4)
+    assert (segment.max_timestamp, segment.max_timestamp_offset) == (90, BASE + 3)
+    segment.cut(size, BASE + 2)
+    assert (segment.max_timestamp, segment.max_timestamp_offset) == (50, BASE + 1)
+
+
+# Indexes and files
+
+
+def test_an_entry_is_the_last_offset_of_a_batch_and_where_it_starts(files: SimulatedFiles) -> None:
+    """After more than index.interval.bytes, and never for the first batch."""
+    segment, batches = filled(files, 6)
+    size = len(batches[0])
+    every = 100 // size + 1
+    entries = [segment.offset_index.raw_entry(number) for number in range(len(segment.offset_index))]
+    assert entries == [(number * 2 + 1, number * size) for number in range(every, 6, every)]
+
+
+def test_the_last_time_entry_is_the_largest_timestamp(files: SimulatedFiles) -> None:
+    segment, _ = filled(files, 6)
+    write(segment, BASE + 12, timestamp=5000)
+    write(segment, BASE + 14, timestamp=20)
+    segment.write_indexes()
+    assert segment.time_index.last() == (5000, BASE + 13)
+    again = reopened(files)
+    assert (again.max_timestamp, again.max_timestamp_offset) == (5000, BASE + 13)
+
+
+def test_next_offset_is_found_on_disk(files: SimulatedFiles) -> None:
+    assert new_segment(files).next_offset() == BASE
+    segment, _ = filled(files, 6)
+    segment.write_indexes()
+    assert reopened(files).next_offset() == BASE + 12
+
+
+def test_age_without_timestamps_is_that_of_the_file(files: SimulatedFiles) -> None:
+    files.now_ms = 77
+    segment = new_segment(files)
+    write(segment, BASE, timestamp=-1)
+    assert segment.largest_timestamp() == 77
+    write(segment, BASE + 2, timestamp=5)
+    assert segment.largest_timestamp() == 5
+
+
+@pytest.mark.parametrize("suffix", [DELETED, SWAP])
+def test_all_files_change_their_suffix_and_are_still_read(files: SimulatedFiles, suffix: str) -> None:
+    segment, batches = filled(files, 6)
+    segment.write_indexes()
+    reply = segment.read(BASE, 50, segment.size_bytes, whole_batch=True)
+    segment.change_suffix(suffix)
+    assert sorted(files.sizes("folder")) == sorted(f"{BASE:020d}{kind}{suffix}" for kind in (LOG, INDEX, TIME_INDEX))
+    assert segment.paths() == [f"folder/{BASE:020d}{kind}{suffix}" for kind in (LOG, INDEX, TIME_INDEX, ABORTED_INDEX)]
+    assert reply is not None
+    assert reply.read() == batches[0]
+    segment.close()
+    assert segment.locate(BASE + 11) == (5 * len(batches[0]), len(batches[0]), BASE + 10)
+    segment.change_suffix("")
+    assert reopened(files).next_offset() == BASE + 12
+
+
+def test_a_cut_batch_is_corrupt(files: SimulatedFiles) -> None:
+    segment, batches = filled(files, 1)
+    assert segment.read_batch(0, len(batches[0])) == batches[0]
+    with pytest.raises(CorruptLog):
+        segment.read_batch(5, len(batches[0]))
