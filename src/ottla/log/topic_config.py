@@ -150,7 +150,6 @@ class TopicConfig:
         "The largest record batch that is taken, compressed as it comes.",
         check=at_least(0),
         synonyms="message.max.bytes",
-        is_kept_only=True,
     )
     index_interval_bytes: int = setting(
         "index.interval.bytes",
@@ -233,7 +232,6 @@ class TopicConfig:
         "The codec batches are stored in: producer leaves them as they come, uncompressed unpacks them.",
         check=OneOf(("uncompressed", "zstd", "lz4", "snappy", "gzip", AS_PRODUCED)),
         synonyms="compression.type",
-        is_kept_only=True,
     )
     compression_gzip_level: int = setting(
         "compression.gzip.level",
@@ -242,7 +240,6 @@ class TopicConfig:
         "The level of compression where compression.type is gzip; -1: gzip's own default.",
         check=BetweenOr(1, 9, -1),
         synonyms="compression.gzip.level",
-        is_kept_only=True,
     )
     compression_lz4_level: int = setting(
         "compression.lz4.level",
@@ -251,7 +248,6 @@ class TopicConfig:
         "The level of compression where compression.type is lz4.",
         check=Between(1, 17),
         synonyms="compression.lz4.level",
-        is_kept_only=True,
     )
     compression_zstd_level: int = setting(
         "compression.zstd.level",
@@ -260,7 +256,6 @@ class TopicConfig:
         "The level of compression where compression.type is zstd.",
         check=Between(-131072, 22),
         synonyms="compression.zstd.level",
-        is_kept_only=True,
     )
     preallocate: bool = setting(
         "preallocate",
@@ -277,7 +272,6 @@ class TopicConfig:
         "Whose clock stamps a record: CreateTime is the producer's, LogAppendTime the broker's.",
         check=OneOf(("CreateTime", LOG_APPEND_TIME)),
         synonyms="log.message.timestamp.type",
-        is_kept_only=True,
     )
     message_timestamp_before_max_ms: int = setting(
         "message.timestamp.before.max.ms",
@@ -286,7 +280,6 @@ class TopicConfig:
         "How far a producer's timestamp may lie behind the broker's clock for a record to be taken.",
         check=at_least(0),
         synonyms="log.message.timestamp.before.max.ms",
-        is_kept_only=True,
     )
     message_timestamp_after_max_ms: int = setting(
         "message.timestamp.after.max.ms",
@@ -295,7 +288,6 @@ class TopicConfig:
         "How far a producer's timestamp may lie ahead of the broker's clock for a record to be taken.",
         check=at_least(0),
         synonyms="log.message.timestamp.after.max.ms",
-        is_kept_only=True,
     )
     leader_replication_throttled_replicas: tuple[str, ...] = setting(
         "leader.replication.throttled.replicas",
