@@ -39,12 +39,12 @@ class Rolling:
             or max_timestamp > self._last_timestamp
             or last_offset - segment.base_offset > LARGEST_RELATIVE_OFFSET
             or segment.index_size_bytes > config.segment_index_bytes
-            or (self._last_timestamp == NEVER and self._is_old(segment, now_ms))
+            or (self._last_timestamp == NEVER and self._is_old(segment, max_timestamp, now_ms))
         )
 
-    def _is_old(self, segment: Segment, now_ms: int) -> bool:
+    def _is_old(self, segment: Segment, max_timestamp: int, now_ms: int) -> bool:
         first = segment.first_timestamp()
         if first is None or first < 0:
             return now_ms - segment.created_ms > self._lifetime_ms
         self._last_timestamp = first + self._lifetime_ms
-        return False
+        return max_timestamp > self._last_timestamp

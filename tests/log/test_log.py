@@ -1,0 +1,529 @@
+"""A log: appending, rolling, reading within bounds, flushing, truncating, transactions."""
+
+from typing import Any
+
+import pytest
+
+from ottla.log.errors import CorruptLog, InvalidTransactionState, OffsetOutOfRange, StorageFailed, UnexpectedOffset
+from ottla.log.log import Log
+from ottla.log.producers import Origin
+from ottla.log.topic_config import TopicConfig
+from ottla.records.batch import read_header, stamp_offset_and_epoch
+from ottla.records.build import build_batch, build_from_records
+from ottla.records.codec import Record
+from ottla.testing.files import SimulatedFiles
+from tests.log.expected import check_segments
+from tests.log.writing import (
+    EVERYTHING,
+    SMALL,
+    append,
+    append_batch,
+    append_marker,
+    new_log,
+    served_offsets,
+    served_values,
+)
+
+
+def bases(log: Log) -> list[int]:
+    return [segment.base_offset for segment in log.segments]
+
+
+def config(**settings: Any) -> TopicConfig:
+    return TopicConfig(**settings)
+
+
+# Appending
+
+
+def test_offsets_and_epochs_are_stamped_in_place() -> None:
+    log = new_log()
+    append(log, [b"a", b"b"], epoch=3)
+    batch = build_batch([b"c"], timestamp=5)
+    appended = append_batch(log, batch, epoch=4)
+    assert appended == (2, 2, 5, False)
+    assert (read_header(batch).base_offset, read_header(batch).leader_epoch) == (2, 4)
+    assert log.end_offset == 3
+    assert log.epochs.entries == [(3, 0), (4, 2)]
+    assert served_values(log) == [b"a", b"b", b"c"]
+
+
+def test_a_repeated_batch_is_told_where_it_went() -> None:
+    log = new_log()
+    batch = build_batch([b"a", b"b"], timestamp=9, producer_id=1, producer_epoch=0, base_sequence=0)
+    append(log)
+    first = append_batch(log, batch.copy())
+    append(log)
+    assert append_batch(log, batch.copy()) == (first.base_offset, first.last_offset, 9, True)
+    assert log.end_offset == 4
+
+
+def test_a_coordinator_may_repeat_a_sequence() -> None:
+    log = new_log()
+    batch = build_batch([b"offsets"], timestamp=9, producer_id=1, producer_epoch=0, base_sequence=0)
+    append_batch(log, batch.copy(), origin=Origin.COORDINATOR)
+    assert not append_batch(log, batch.copy(), origin=Origin.COORDINATOR).duplicate
+    assert log.end_offset == 2
+
+
+def test_a_refused_batch_changes_nothing() -> None:
+    log = new_log()
+    append(log, producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+    with pytest.raises(InvalidTransactionState):
+        append(log, producer_id=1, producer_epoch=0, base_sequence=1, epoch=5)
+    assert log.end_offset == 1
+    assert log.epochs.latest == 0
+    append(log, producer_id=1, producer_epoch=0, base_sequence=1, is_transactional=True)
+
+
+# Rolling
+
+
+def test_a_full_segment_is_followed_by_the_next() -> None:
+    size = len(build_batch([b"value"], timestamp=1000))
+    log = new_log(config=config(internal_segment_bytes=3 * size))
+    for _ in range(7):
+        append(log)
+    assert bases(log) == [0, 3, 6]
+    assert log.snapshots.offsets == [3, 6]
+    check_segments(log)
+
+
+def test_a_batch_larger_than_a_segment_has_one_for_itself() -> None:
+    log = new_log(config=config(internal_segment_bytes=100))
+    for size in (1, 500, 1):
+        append(log, [b"." * size])
+    assert bases(log) == [0, 1, 2]
+    assert len(served_values(log)) == 3
+
+
+@pytest.mark.parametrize(("later_ms", "expected"), [(50, [0]), (51, [0, 1])])
+def test_a_segment_ages_by_the_time_of_its_records(later_ms: int, expected: list[int]) -> None:
+    for is_reopened in (False, True):
+        files = SimulatedFiles()
+        log = new_log(files, config(segment_ms=50))
+        append(log, timestamp=1000, now_ms=10_000)
+        if is_reopened:
+            files.kill()
+            log = new_log(files, config(segment_ms=50))
+        append(log, timestamp=1000 + later_ms, now_ms=99_000)
+        assert bases(log) == expected
+
+
+@pytest.mark.parametrize(("later_ms", "expected"), [(50, [0]), (51, [0, 1])])
+def test_a_segment_of_records_without_time_ages_by_the_clock(later_ms: int, expected: list[int]) -> None:
+    log = new_log(config=config(segment_ms=50))
+    append(log, timestamp=-1, now_ms=0)
+    append(log, timestamp=-1, now_ms=later_ms)
+    assert bases(log) == expected
+
+
+def test_an_empty_segment_does_not_age() -> None:
+    log = new_log(config=config(segment_ms=50))
+    append(log, timestamp=-1, now_ms=1000)
+    assert bases(log) == [0]
+
+
+def test_a_full_index_ends_a_segment() -> None:
+    log = new_log(config=config(segment_index_bytes=36, index_interval_bytes=1))
+    for number in range(9):
+        append(log, timestamp=1000 + number)
+    assert len(log.segments) > 2
+    for segment in log.segments[:-1]:
+        assert segment.offset_index.size_bytes <= 36
+        assert segment.time_index.size_bytes <= 36
+    check_segments(log)
+
+
+def test_offsets_stay_within_32_bits_of_the_base() -> None:
+    """A copied log may have gaps as large as compaction left them."""
+    log = new_log()
+    for offset in (0, 2**31 - 1, 2**31, 2**32):
+        batch = build_batch([b"v"], timestamp=1, base_offset=offset, leader_epoch=0)
+        log.append_replicated(memoryview(batch), 0)
+    assert bases(log) == [0, 2**31, 2**31 + 1]
+    assert served_offsets(log) == [0, 2**31 - 1, 2**31, 2**32]
+    check_segments(log)
+
+
+def test_rolling_an_empty_segment_does_nothing() -> None:
+    log = new_log()
+    log.roll(0)
+    append(log)
+    log.roll(0)
+    log.roll(0)
+    assert bases(log) == [0, 1]
+
+
+def test_other_settings_are_gone_by_from_then_on() -> None:
+    log = new_log()
+    append(log)
+    log.reconfigure(config(internal_segment_bytes=100))
+    append(log)
+    append(log)
+    assert bases(log) == [0, 1, 2]
+
+
+# Reading
+
+
+def filled() -> Log:
+    """Ten batches of two records in several segments."""
+    log = new_log(config=config(internal_segment_bytes=300, index_interval_bytes=100))
+    for number in range(10):
+        append(log, [b"%d" % (number * 2), b"%d" % (number * 2 + 1)])
+    assert len(log.segments) > 2
+    return log
+
+
+@pytest.mark.parametrize("offset", range(21))
+def test_from_every_offset_on(offset: int) -> None:
+    assert served_offsets(filled(), offset) == list(range(offset - offset % 2, 20))
+
+
+@pytest.mark.parametrize("bound", range(22))
+def test_up_to_every_bound(bound: int) -> None:
+    assert served_offsets(filled(), 0, bound) == list(range(min(bound - bound % 2, 20)))
+
+
+@pytest.mark.parametrize("offset", [-1, 3, 21, 1000])
+def test_outside_of_the_log(offset: int) -> None:
+    log = filled()
+    log.advance_high_watermark(20)
+    log.advance_log_start(4, 0)
+    with pytest.raises(OffsetOutOfRange) as refused:
+        log.read(offset, 100, EVERYTHING)
+    assert refused.value.code == 1
+
+
+def test_at_the_end_there_is_nothing_yet() -> None:
+    log = filled()
+    assert log.read(20, 100, EVERYTHING) is None
+    assert log.read(10, 100, 10) is None
+    assert log.read(10, 100, 3) is None
+
+
+def test_a_reply_outlives_its_segment() -> None:
+    log = filled()
+    reply = log.read(0, 1, EVERYTHING)
+    log.advance_high_watermark(20)
+    log.remove_first(1, 0)
+    for path in log.segments.due_removals(EVERYTHING):
+        log.files.remove(path)
+    assert reply is not None
+    assert read_header(reply.read()).base_offset == 0
+
+
+# Copying from a leader
+
+
+def copies(*offsets: int, epoch: int = 0, **options: Any) -> bytearray:
+    """A row of batches of one record each."""
+    records = bytearray()
+    for offset in offsets:
+        records += build_batch([b"%d" % offset], timestamp=1, base_offset=offset, leader_epoch=epoch, **options)
+    return records
+
+
+def test_batches_are_taken_as_they_are() -> None:
+    log = new_log()
+    records = copies(0, 1, epoch=2) + copies(2, epoch=4)
+    assert log.append_replicated(memoryview(records), 0) == len(records)
+    assert log.epochs.entries == [(2, 0), (4, 2)]
+    assert served_values(log) == [b"0", b"1", b"2"]
+
+
+def test_a_cut_tail_is_left_out() -> None:
+    whole = len(copies(0))
+    records = copies(0, 1)
+    for left in range(whole, len(records)):
+        log = new_log()
+        assert log.append_replicated(memoryview(records)[:left], 0) == whole
+        assert log.end_offset == 1
+
+
+def test_gaps_that_compaction_left_are_taken() -> None:
+    log = new_log()
+    log.append_replicated(memoryview(copies(0, 5, 90)), 0)
+    assert served_offsets(log) == [0, 5, 90]
+    assert served_offsets(log, 6) == [90]
+    assert log.end_offset == 91
+
+
+def test_a_leader_may_start_later_than_this_log() -> None:
+    log = new_log()
+    log.append_replicated(memoryview(copies(7)), 0)
+    assert log.log_start_offset == 0
+    assert served_offsets(log) == [7]
+
+
+@pytest.mark.parametrize("offsets", [(0, 1, 1), (0, 1, 0), (3, 2)])
+def test_what_does_not_continue_the_log_is_refused_whole(offsets: tuple[int, ...]) -> None:
+    log = new_log()
+    with pytest.raises(UnexpectedOffset):
+        log.append_replicated(memoryview(copies(*offsets)), 0)
+    assert log.end_offset == 0
+
+
+def test_what_this_log_has_already_is_refused() -> None:
+    log = new_log()
+    log.append_replicated(memoryview(copies(0, 1)), 0)
+    with pytest.raises(UnexpectedOffset):
+        log.append_replicated(memoryview(copies(1)), 0)
+
+
+def test_a_damaged_batch_is_refused_with_all_that_came_with_it() -> None:
+    records = copies(0, 1, 2)
+    size = len(copies(0))
+    for position in (size + 20, size + 65, 17):
+        damaged = records.copy()
+        damaged[position] ^= 1
+        log = new_log()
+        with pytest.raises(CorruptLog):
+            log.append_replicated(memoryview(damaged), 0)
+        assert log.end_offset == 0
+
+
+def test_not_even_one_whole_batch_is_refused() -> None:
+    with pytest.raises(CorruptLog):
+        new_log().append_replicated(memoryview(copies(0))[:-1], 0)
+
+
+def test_a_copy_knows_producers_and_transactions_as_the_leader_does() -> None:
+    leader, follower = new_log(), new_log()
+    append(leader, producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+    append(leader, producer_id=2, producer_epoch=0, base_sequence=0, is_transactional=True)
+    append_marker(leader, 1, is_commit=False)
+    reply = leader.read(0, 10_000, EVERYTHING)
+    assert reply is not None
+    follower.append_replicated(memoryview(bytearray(reply.read())), 0)
+    for log in (leader, follower):
+        log.advance_high_watermark(3)
+        assert log.last_stable_offset == 1
+        assert log.aborted_transactions(0, 3) == [(1, 0, 2, 1)]
+    assert follower.producers.by_id.keys() == leader.producers.by_id.keys()
+
+
+# Transactions
+
+
+def test_the_last_stable_offset_waits_for_markers_to_be_replicated() -> None:
+    log = new_log()
+    append(log)
+    append(log, producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+    append(log)
+    log.advance_high_watermark(3)
+    assert log.last_stable_offset == 1
+    append_marker(log, 1, is_commit=True)
+    assert log.last_stable_offset == 1
+    log.advance_high_watermark(4)
+    assert log.last_stable_offset == 4
+
+
+def test_the_last_stable_offset_is_never_ahead_of_the_high_watermark() -> None:
+    log = new_log()
+    append(log)
+    append(log, producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+    assert log.last_stable_offset == 0
+
+
+def test_aborted_transactions_are_found_across_segments() -> None:
+    log = new_log()
+    for producer_id in (1, 2, 3):
+        append(log, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
+        log.roll(0)
+    for producer_id, is_commit in ((2, False), (1, False), (3, True)):
+        append_marker(log, producer_id, is_commit=is_commit)
+        log.roll(0)
+    assert log.aborted_transactions(0, 6) == [(2, 1, 3, 0), (1, 0, 4, 2)]
+    assert log.aborted_transactions(4, 6) == [(1, 0, 4, 2)]
+    assert log.aborted_transactions(5, 6) == []
+    assert log.aborted_transactions(0, 1) == [(1, 0, 4, 2)]
+
+
+def test_search_for_aborted_transactions_ends_where_all_is_stable() -> None:
+    log = new_log()
+    for producer_id in (1, 2):
+        append(log, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
+        append_marker(log, producer_id, is_commit=False)
+        log.roll(0)
+    assert log.aborted_transactions(0, 2) == [(1, 0, 1, 2)]
+    assert log.aborted_transactions(0, 4) == [(1, 0, 1, 2), (2, 2, 3, 4)]
+
+
+# Flushing
+
+
+def test_a_flush_is_due_after_so_many_records_or_so_long() -> None:
+    log = new_log(config=config(flush_messages=3))
+    append(log, [b"1", b"2"])
+    assert not log.flush_is_due(10**15)
+    append(log)
+    assert log.flush_is_due(0)
+    log.flush(0)
+    assert not log.flush_is_due(0)
+    log = new_log(config=config(flush_ms=100))
+    assert not log.flush_is_due(500)  # nothing to flush
+    append(log)
+    assert not log.flush_is_due(99)
+    assert log.flush_is_due(100)
+    log.flush(100)
+    append(log)
+    assert not log.flush_is_due(199)
+
+
+def test_one_flush_covers_what_came_before_it_began() -> None:
+    log = new_log()
+    append(log)
+    flush = log.begin_flush()
+    assert flush is not None
+    append(log)
+    flush.run()
+    log.end_flush(flush, 0)
+    assert log.recovery_point == 1
+    log.flush(0)
+    assert log.recovery_point == 2
+    assert log.begin_flush() is None
+
+
+def test_a_flush_from_before_a_truncation_vouches_for_nothing() -> None:
+    log = new_log()
+    for _ in range(3):
+        append(log)
+    flush = log.begin_flush()
+    assert flush is not None
+    log.truncate_to(1, 0)
+    append(log)
+    append(log)
+    flush.run()
+    log.end_flush(flush, 0)
+    assert log.recovery_point == 0
+
+
+# Truncating
+
+
+@pytest.mark.parametrize("offset", range(21))
+def test_truncation_drops_the_batch_that_holds_the_offset(offset: int) -> None:
+    log = filled()
+    log.advance_high_watermark(20)
+    log.flush(0)
+    told: list[int] = []
+    log.before_truncation = told.append
+    log.truncate_to(offset, 0)
+    end = offset - offset % 2
+    assert log.end_offset == end
+    assert log.high_watermark == end
+    assert log.recovery_point <= end
+    assert len(told) == (offset < 20)
+    assert served_offsets(log) == list(range(end))
+    check_segments(log)
+    append(log, [b"new"], epoch=1)
+    assert served_offsets(log) == list(range(end + 1))
+
+
+def test_truncation_forgets_epochs_and_producers_from_there_on() -> None:
+    log = new_log()
+    for number in range(4):
+        append(log, epoch=number, producer_id=7, producer_epoch=0, base_sequence=number)
+    log.truncate_to(2, 0)
+    assert log.epochs.entries == [(0, 0), (1, 1)]
+    assert log.producers.by_id[7].last_sequence == 1
+    append(log, epoch=5, producer_id=7, producer_epoch=0, base_sequence=2)
+
+
+def test_truncation_opens_a_transaction_again_whose_marker_it_drops() -> None:
+    log = new_log()
+    append(log, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    append_marker(log, 7, is_commit=False)
+    log.truncate_to(1, 0)
+    assert log.producers.first_undecided_offset == 0
+    assert log.aborted_transactions(0, 1) == []
+
+
+def test_truncation_behind_the_end_does_nothing() -> None:
+    log = filled()
+    log.truncate_to(20, 0)
+    log.truncate_to(99, 0)
+    assert log.end_offset == 20
+
+
+@pytest.mark.parametrize("offset", [0, 7, 20, 500])
+def test_starting_anew_somewhere_else(offset: int) -> None:
+    log = filled()
+    log.truncate_fully(offset, 0)
+    assert (log.log_start_offset, log.end_offset, log.high_watermark) == (offset, offset, offset)
+    assert bases(log) == [offset]
+    assert log.epochs.entries == []
+    assert log.snapshots.offsets == []
+    append(log, epoch=1)
+    assert served_offsets(log) == [offset]
+
+
+# The start
+
+
+def test_the_start_moves_up_to_the_high_watermark() -> None:
+    log = filled()
+    log.advance_high_watermark(10)
+    with pytest.raises(OffsetOutOfRange):
+        log.advance_log_start(11, 0)
+    log.advance_log_start(5, 0)
+    log.advance_log_start(2, 0)
+    assert log.log_start_offset == 5
+    assert served_offsets(log) == list(range(4, 20))  # the batch that holds it is given whole
+
+
+def test_removed_segments_go_after_a_while() -> None:
+    files = SimulatedFiles()
+    log = new_log(files, config(internal_segment_bytes=100, file_delete_delay_ms=50))
+    for epoch in range(4):
+        append(log, epoch=epoch)
+    log.advance_high_watermark(4)
+    log.remove_first(2, now_ms=1000)
+    assert (bases(log), log.log_start_offset) == ([2, 3], 2)
+    assert log.epochs.entries == [(2, 2), (3, 3)]
+    assert log.snapshots.offsets == [2, 3]
+    assert log.segments.due_removals(1049) == []
+    due = log.segments.due_removals(1050)
+    assert all(path.endswith(".deleted") for path in due)
+    assert log.segments.due_removals(1050) == []
+    for path in due:
+        files.remove(path)
+    assert not any(name.endswith(".deleted") for name in files.sizes(log.folder))
+    assert served_offsets(log) == [2, 3]
+
+
+def test_all_segments_may_go_but_one_that_is_new() -> None:
+    log = filled()
+    log.advance_high_watermark(20)
+    log.remove_first(len(log.segments), 0)
+    assert (bases(log), log.log_start_offset, log.end_offset) == ([20], 20, 20)
+    append(log)
+    assert served_offsets(log) == [20]
+
+
+def test_closing_twice_or_after_a_failure_writes_nothing() -> None:
+    files = SimulatedFiles()
+    log = new_log(files, SMALL)
+    append(log)
+    log.close(0)
+    log = new_log(files, clean=True)
+    log.failure = "the disk is gone"
+    count = files.operation_count
+    log.close(0)
+    assert files.operation_count == count
+    with pytest.raises(StorageFailed):
+        append(log)
+
+
+def test_records_far_apart_in_one_batch_are_read_from_any_of_their_offsets() -> None:
+    """Compaction leaves such batches; a reader asks for an offset that is not there."""
+    log = new_log()
+    records = [Record(0, 1, b"k", b"first", ()), Record(8, 1, b"k", b"last", ())]
+    batch = build_from_records(records)
+    stamp_offset_and_epoch(batch, 0, 0, len(batch) - 12, 0)
+    log.append_replicated(memoryview(batch), 0)
+    append(log)
+    assert served_offsets(log, 4) == [0, 8, 9]
+    assert log.end_offset == 10
