@@ -1,0 +1,1 @@
+"""The shell around the machines: sockets, clocks, files, one handler an API."""

@@ -1,0 +1,273 @@
+"""One client's connection: frames in, answers out in the order of the requests, with bounds on both.
+
+Bytes are received into one large buffer that all connections share. A frame that lies whole in it is handled right
+there, without a copy; what is not whole, or may not be handled yet, is kept with the connection. A handler must not
+hold on to a frame after it returns.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable
+from itertools import islice
+from typing import Any, NamedTuple
+
+from ottla.broker.loop import READ, WRITE, Loop
+from ottla.wire.parts import BUFFERS, Part
+
+_SIZE = struct.Struct(">i")
+RECEIVE_BYTES = 1 << 20
+MOST_PARTS = 64  # of one vectored write
+SENDFILE_BYTES = 1 << 20
+
+
+class Limits(NamedTuple):
+    max_frame_bytes: int = 104_857_600
+    max_requests_in_flight: int = 100
+    max_unsent_bytes: int = 64 << 20
+
+
+class Slot:
+    """The place of one answer in a connection's order."""
+
+    __slots__ = ("_connection", "parts")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.parts: list[Part] | None = None
+
+    def answer(self, parts: list[Part]) -> None:
+        """Give the answer; it leaves when those before it have. No parts: the client expects none."""
+        self.parts = parts
+        self._connection.answered()
+
+
+class Connection:
+    """Calls `handle` for each frame, which may take a slot for its answer, and `closed` once, with the reason."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        sock: socket.socket,
+        receive_buffer: memoryview,
+        limits: Limits,
+        handle: Callable[[Connection, memoryview], None],
+        closed: Callable[[Connection, str], None],
+    ) -> None:
+        self.socket = sock
+        self.peer: Any = sock.getpeername()
+        self._loop = loop
+        self._receive_buffer = receive_buffer
+        self._limits = limits
+        self._handle = handle
+        self._closed = closed
+        self._kept: memoryview | None = None  # bytes that wait to be whole, or to be let in
+        self._kept_bytes = 0
+        self._slots: deque[Slot] = deque()
+        self._unsent: deque[Any] = deque()
+        self._unsent_bytes = 0
+        self._is_muted_until: float | None = None
+        self._is_handling = False
+        self._events = READ
+        self.is_open = True
+        loop.watch(sock, READ, self._ready)
+
+    # Receiving
+
+    def _ready(self, events: int) -> None:
+        if events & WRITE:
+            self._send()
+        if events & READ and self.is_open:
+            self._receive()
+
+    def _receive(self) -> None:
+        kept = self._kept
+        try:
+            if kept is None:
+                count = self.socket.recv_into(self._receive_buffer)
+            else:
+                count = self.socket.recv_into(kept[self._kept_bytes :])
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.close(error.strerror or str(error))
+            return
+        if count == 0:
+            self.close("the client closed it")
+        elif kept is None:
+            self._take_frames(self._receive_buffer[:count])
+        else:
+            self._kept_bytes += count
+            if self._kept_bytes == len(kept):
+                self._kept = None
+                self._take_frames(kept)
+
+    def _take_frames(self, data: memoryview) -> None:
+        """Handle the whole frames in `data` as far as the limits let them in, and keep the rest."""
+        position, end = 0, len(data)
+        self._is_handling = True
+        while end - position >= _SIZE.size and self.is_open:
+            if self._is_full():
+                self._collect_answers()
+                if self._is_full():
+                    break
+            (size,) = _SIZE.unpack_from(data, position)
+            if not 0 <= size <= self._limits.max_frame_bytes:
+                self.close(f"a frame of {size} bytes is not within 0 and {self._limits.max_frame_bytes}")
+                break
+            start = position + _SIZE.size
+            if start + size > end:
+                break
+            position = start + size
+            self._handle(self, data[start:position])
+        self._is_handling = False
+        if self.is_open:
+            if position < end:
+                self._keep(data[position:])
+            self.answered()
+
+    def _keep(self, rest: memoryview) -> None:
+        """Copy what could not be handled, with room for the frame that it begins."""
+        needed = _SIZE.size
+        if len(rest) >= _SIZE.size:
+            (size,) = _SIZE.unpack_from(rest)
+            needed += min(max(size, 0), self._limits.max_frame_bytes)
+        buffer = memoryview(bytearray(max(needed, len(rest))))
+        buffer[: len(rest)] = rest
+        self._kept, self._kept_bytes = buffer, len(rest)
+
+    def _is_full(self) -> bool:
+        """Whether the client has as much under way as it may have."""
+        return (
+            len(self._slots) >= self._limits.max_requests_in_flight
+            or self._unsent_bytes >= self._limits.max_unsent_bytes
+            or self._is_muted_until is not None
+        )
+
+    def mute(self, seconds: float) -> None:
+        """Read nothing from the client for a while, as a quota demands."""
+        due = self._loop.now() + seconds
+        if self._is_muted_until is None or due > self._is_muted_until:
+            self._is_muted_until = due
+            self._loop.call_at(due, lambda: self._unmute(due))
+            self._update_events()
+
+    def _unmute(self, due: float) -> None:
+        if self._is_muted_until == due:
+            self._is_muted_until = None
+            self._resume()
+
+    def _resume(self) -> None:
+        """Go on with what was kept back while the client had too much under way."""
+        kept = self._kept
+        if self._has_frames_kept_back() and kept is not None and not self._is_full():
+            self._kept = None
+            self._take_frames(kept)
+        if self.is_open:
+            self._update_events()
+
+    def _has_frames_kept_back(self) -> bool:
+        return self._kept is not None and self._kept_bytes == len(self._kept)
+
+    # Answering
+
+    def expect_answer(self) -> Slot:
+        """Take the next place in the order of answers."""
+        slot = Slot(self)
+        self._slots.append(slot)
+        return slot
+
+    def answered(self) -> None:
+        """Send the answers that are there and next in order."""
+        if self.is_open and not self._is_handling:
+            self._collect_answers()
+            self._send()
+
+    def _collect_answers(self) -> None:
+        slots, unsent = self._slots, self._unsent
+        while slots and (parts := slots[0].parts) is not None:
+            slots.popleft()
+            for part in parts:
+                unsent.append(part)
+                self._unsent_bytes += len(part) if isinstance(part, BUFFERS) else part.size_bytes
+
+    def _send(self) -> None:
+        unsent = self._unsent
+        try:
+            while unsent:
+                sent = self._send_buffers() if isinstance(unsent[0], BUFFERS) else self._send_file()
+                self._unsent_bytes -= sent
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            self.close(error.strerror or str(error))
+            return
+        if self._has_frames_kept_back() and not self._is_full():
+            self._loop.call_soon(self._resume)
+        self._update_events()
+
+    def _send_buffers(self) -> int:
+        unsent = self._unsent
+        if len(unsent) == 1:
+            sent = self.socket.send(unsent[0])
+        else:
+            buffers = []
+            for part in islice(unsent, MOST_PARTS):
+                if not isinstance(part, BUFFERS):
+                    break
+                buffers.append(part)
+            sent = self.socket.sendmsg(buffers)
+        left = sent
+        while left:
+            part = unsent[0]
+            if left < len(part):
+                unsent[0] = memoryview(part)[left:]
+                break
+            left -= len(part)
+            unsent.popleft()
+        while unsent and isinstance(unsent[0], BUFFERS) and not len(unsent[0]):
+            unsent.popleft()
+        return sent
+
+    def _send_file(self) -> int:
+        part = self._unsent[0]
+        count = min(part.size_bytes, SENDFILE_BYTES)
+        sent = os.sendfile(self.socket.fileno(), part.file.fileno(), part.position, count) if count else 0
+        if sent == part.size_bytes:
+            self._unsent.popleft()
+        elif sent == 0:
+            raise OSError("a file is shorter than it was")
+        else:
+            self._unsent[0] = part._replace(position=part.position + sent, size_bytes=part.size_bytes - sent)
+        return sent
+
+    def _update_events(self) -> None:
+        events = WRITE if self._unsent else 0
+        if not self._is_full() and not self._has_frames_kept_back():
+            events |= READ
+        if events == self._events:
+            return
+        if not self._events:
+            self._loop.watch(self.socket, events, self._ready)
+        elif events:
+            self._loop.change(self.socket, events, self._ready)
+        else:
+            self._loop.forget(self.socket)
+        self._events = events
+
+    # The end
+
+    def close(self, reason: str) -> None:
+        if not self.is_open:
+            return
+        self.is_open = False
+        if self._events:
+            self._loop.forget(self.socket)
+        self.socket.close()
+        self._slots.clear()
+        self._unsent.clear()
+        self._kept = None
+        self._closed(self, reason)

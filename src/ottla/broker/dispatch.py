@@ -1,0 +1,120 @@
+"""From a frame to its handler and from its answer to the connection.
+
+A handler is a function `handle(broker, request, context)` in the module of handlers/ that is named after its API. It
+returns the answer, or None when the answer comes later through `context.reply`. Modules are imported when their API
+is first asked for, so that a broker starts without them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ottla.wire import apis
+from ottla.wire.apis import Api
+from ottla.wire.frames import decode_request_body, encode_response
+from ottla.wire.header import RequestHeader, read_request_header
+from ottla.wire.messages.api_versions import ApiVersionsRequest
+from ottla.wire.protocol_error import ProtocolError
+from ottla.wire.schema import Request, Response
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.connection import Connection, Slot
+
+
+class Handler(Protocol):
+    def __call__(self, broker: Broker, request: Any, context: Context, /) -> Response | None: ...
+
+
+class Context:
+    """One request under way: who asked, how, and the place of the answer."""
+
+    __slots__ = ("_slot", "connection", "header")
+
+    def __init__(self, connection: Connection, slot: Slot, header: RequestHeader) -> None:
+        self.connection = connection
+        self.header = header
+        self._slot = slot
+
+    @property
+    def version(self) -> int:
+        return self.header.version
+
+    @property
+    def client_id(self) -> str:
+        return self.header.client_id or ""
+
+    def reply(self, response: Response) -> None:
+        header = self.header
+        self._slot.answer(encode_response(header.correlation_id, response, header.version))
+
+    def reply_in_version(self, response: Response, version: int) -> None:
+        """For ApiVersions, whose asker may not know yet which versions there are."""
+        self._slot.answer(encode_response(self.header.correlation_id, response, version))
+
+    def no_reply(self) -> None:
+        """The client does not wait for an answer."""
+        self._slot.answer([])
+
+    def close(self, reason: str) -> None:
+        """Refuse in the one way that is left where no answer is expected."""
+        self.connection.close(reason)
+
+
+class Dispatch:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._handlers: dict[int, Handler | None] = {}
+
+    def handle(self, connection: Connection, frame: memoryview) -> None:
+        """Called by a connection for each frame."""
+        try:
+            header = read_request_header(frame)
+            handler = self._handler(header.api)
+            if handler is None:
+                raise ProtocolError(f"{header.api.name} is not served")  # noqa: TRY301
+            if header.api.serves(header.version):
+                request = decode_request_body(header, frame)
+            else:
+                request = self._of_another_version(header)
+        except ProtocolError as error:
+            connection.close(str(error))
+            return
+        context = Context(connection, connection.expect_answer(), header)
+        try:
+            response = handler(self._broker, request, context)
+        except Exception:
+            self._broker.report_bug(header)
+            connection.close("the broker failed")
+            return
+        if response is not None:
+            context.reply(response)
+
+    @staticmethod
+    def _of_another_version(header: RequestHeader) -> Request:
+        if header.api is apis.API_VERSIONS:
+            return ApiVersionsRequest()  # answered in version 0, with what there is
+        raise ProtocolError(f"{header.api.name} has no version {header.version}")
+
+    def _handler(self, api: Api) -> Handler | None:
+        if api.key not in self._handlers:
+            self._handlers[api.key] = _find_handler(api)
+        return self._handlers[api.key]
+
+
+def module_name(api: Api) -> str:
+    """DescribeLogDirs is handled in describe_log_dirs."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", api.name).lower()
+
+
+def _find_handler(api: Api) -> Handler | None:
+    try:
+        module = importlib.import_module(f"ottla.broker.handlers.{module_name(api)}")
+    except ModuleNotFoundError as error:
+        if error.name is not None and error.name.startswith("ottla.broker.handlers."):
+            return None
+        raise
+    handler: Handler = module.handle
+    return handler

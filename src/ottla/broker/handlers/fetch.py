@@ -1,0 +1,202 @@
+"""Fetch (1), versions 4 to 18.
+
+Sessions are served; records leave by sendfile. A request that finds less than it wants waits on its partitions until
+there is enough, something is wrong, or its time is over, and then reads again. Only consumers are served so far:
+there is one replica.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from ottla.broker.fetch_sessions import Fetching, Key, Wanted
+from ottla.log.errors import LogError
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.dispatch import Context
+    from ottla.broker.loop import Timer
+    from ottla.replica.partition import Partition, Read
+
+MOST_BYTES = 57_671_680  # fetch.max.bytes
+READ_COMMITTED = 1
+NO_RECORDS = b""
+
+
+def handle(broker: Broker, request: FetchRequest, context: Context) -> FetchResponse | None:
+    fetching = broker.fetch_sessions.begin(request, context.version, broker.clock_ms())
+    if fetching.error:
+        return FetchResponse(error_code=fetching.error, responses=[])
+    fetch = Fetch(broker, request, fetching, context)
+    fetch.look()
+    if request.max_wait_ms <= 0 or not fetching.wanted or fetch.is_ready():
+        return fetch.response()
+    fetch.park()
+    return None
+
+
+class Fetch:
+    """One request, which may look several times before it answers."""
+
+    def __init__(self, broker: Broker, request: FetchRequest, fetching: Fetching, context: Context) -> None:
+        self._broker = broker
+        self._request = request
+        self._fetching = fetching
+        self._context = context
+        self._committed_only = request.isolation_level == READ_COMMITTED
+        self._is_replica = self._replica_id() >= 0
+        self._found: list[tuple[Key, Wanted, PartitionData]] = []
+        self._found_bytes = 0
+        self._has_news = False
+        self._waits_for: list[Partition] = []
+        self._timer: Timer | None = None
+
+    def _replica_id(self) -> int:
+        state = self._request.replica_state
+        return self._request.replica_id if state is None else state.replica_id
+
+    # Looking
+
+    def look(self) -> None:
+        """Read every partition once."""
+        self._found = []
+        self._found_bytes = 0
+        self._has_news = False
+        budget = min(self._request.max_bytes, MOST_BYTES)
+        for key, wanted in self._fetching.wanted.items():
+            data = self._partition_data(key, wanted, budget - self._found_bytes)
+            self._found.append((key, wanted, data))
+            self._has_news |= bool(data.error_code) or data.diverging_epoch is not None
+
+    def is_ready(self) -> bool:
+        return self._has_news or self._found_bytes >= self._request.min_bytes
+
+    def _partition_data(self, key: Key, wanted: Wanted, budget: int) -> PartitionData:
+        partition = self._find(key)
+        if partition is None:
+            return _failed(key[1], self._error_for_unknown(key[0]))
+        asked = wanted.asked
+        if self._is_replica:
+            return _failed(key[1], ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        try:
+            partition.check_epoch(asked.current_leader_epoch)
+            read = partition.read(
+                asked.fetch_offset,
+                max(min(asked.partition_max_bytes, budget), 0),
+                committed_only=self._committed_only,
+                last_fetched_epoch=asked.last_fetched_epoch,
+                whole_batch=self._found_bytes == 0,
+            )
+        except LogError as refusal:
+            return _failed(key[1], ErrorCode(refusal.code))
+        if read.records is not None:
+            self._found_bytes += read.records.size_bytes
+        return _shaped(key[1], read)
+
+    def _find(self, key: Key) -> Partition | None:
+        topic, index = key
+        topics = self._broker.topics
+        return topics.partition(topic, index) if isinstance(topic, str) else topics.partition_by_id(topic, index)
+
+    def _error_for_unknown(self, topic: str | bytes) -> ErrorCode:
+        if isinstance(topic, bytes) and topic not in self._broker.topics.by_id:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    # Waiting
+
+    def park(self) -> None:
+        """Wait on all partitions for more."""
+        for key in self._fetching.wanted:
+            partition = self._find(key)
+            if partition is not None:
+                partition.wait(self)
+                self._waits_for.append(partition)
+        self._timer = self._broker.loop.call_later(self._request.max_wait_ms / 1000, self.finish)
+
+    def advanced(self, partition: Partition, added_bytes: int) -> None:
+        """A partition that is waited for has grown, or is no more what it was."""
+        self._found_bytes += added_bytes
+        if self._found_bytes >= self._request.min_bytes:
+            self.finish()
+
+    def finish(self) -> None:
+        for partition in self._waits_for:
+            partition.stop_waiting(self)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._context.connection.is_open:
+            self.look()
+            self._context.reply(self.response())
+
+    # Answering
+
+    def response(self) -> FetchResponse:
+        topics: OrderedDict[str | bytes, FetchableTopicResponse] = OrderedDict()
+        for key, wanted, data in self._found:
+            if self._fetching.is_incremental and not _is_news(wanted, data):
+                continue
+            wanted.told = None if data.error_code else _told(data)
+            topic = topics.get(key[0])
+            if topic is None:
+                topic = topics[key[0]] = FetchableTopicResponse(partitions=[])
+                if isinstance(key[0], str):
+                    topic.topic = key[0]
+                else:
+                    topic.topic_id = key[0]
+            topic.partitions.append(data)
+            if self._fetching.is_incremental and data.records:
+                self._fetching.wanted.move_to_end(key)  # others come first the next time
+        return FetchResponse(session_id=self._fetching.session_id, responses=list(topics.values()))
+
+
+def _is_news(wanted: Wanted, data: PartitionData) -> bool:
+    has_records = data.records is not None and data.records is not NO_RECORDS
+    return bool(has_records or data.error_code or data.diverging_epoch or wanted.told != _told(data))
+
+
+def _told(data: PartitionData) -> tuple[int, int, int]:
+    return data.high_watermark, data.last_stable_offset, data.log_start_offset
+
+
+def _shaped(index: int, read: Read) -> PartitionData:
+    aborted = None
+    if read.aborted is not None:
+        aborted = [
+            AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset) for entry in read.aborted
+        ]
+    diverging = None
+    if read.diverging is not None:
+        diverging = EpochEndOffset(epoch=read.diverging[0], end_offset=read.diverging[1])
+    return PartitionData(
+        partition_index=index,
+        error_code=0,
+        high_watermark=read.high_watermark,
+        last_stable_offset=read.last_stable_offset,
+        log_start_offset=read.log_start_offset,
+        diverging_epoch=diverging,
+        aborted_transactions=aborted,
+        records=NO_RECORDS if read.records is None else read.records,
+    )
+
+
+def _failed(index: int, code: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=index,
+        error_code=code,
+        high_watermark=-1,
+        last_stable_offset=-1,
+        log_start_offset=-1,
+        aborted_transactions=None,
+        records=NO_RECORDS,
+    )

@@ -1,0 +1,111 @@
+"""ListOffsets (2), versions 1 to 11: offsets by time, and by the special times -1 to -6.
+
+-5 and -6 ask about tiered storage, of which there is none. A special time that the version does not know yet is
+refused for its partition.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ottla.log.errors import LogError
+from ottla.log.lookup import FoundOffset, offset_for_timestamp, offset_of_max_timestamp
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    ListOffsetsTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.dispatch import Context
+    from ottla.replica.partition import Partition
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+FIRST_VERSION_WITH = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+READ_COMMITTED = 1
+NOTHING = FoundOffset(-1, -1, -1)
+
+
+def handle(broker: Broker, request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
+    named = Counter(
+        (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
+    )
+    topics = [_topic(broker, request, topic, named, context.version) for topic in request.topics]
+    return ListOffsetsResponse(topics=topics)
+
+
+def _topic(
+    broker: Broker,
+    request: ListOffsetsRequest,
+    topic: ListOffsetsTopic,
+    named: Counter[tuple[str, int]],
+    version: int,
+) -> ListOffsetsTopicResponse:
+    answers = {}
+    for asked in topic.partitions:
+        index = asked.partition_index
+        if named[topic.name, index] > 1:
+            answers[index] = _failed(index, ErrorCode.INVALID_REQUEST)
+            continue
+        partition = broker.topics.partition(topic.name, index)
+        if partition is None:
+            answers[index] = _failed(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            continue
+        answers[index] = _answer(partition, asked, request.isolation_level == READ_COMMITTED, version)
+    return ListOffsetsTopicResponse(name=topic.name, partitions=list(answers.values()))
+
+
+def _answer(
+    partition: Partition, asked: ListOffsetsPartition, committed_only: bool, version: int
+) -> ListOffsetsPartitionResponse:
+    index, timestamp = asked.partition_index, asked.timestamp
+    if timestamp < 0 and version < FIRST_VERSION_WITH.get(timestamp, version + 1):
+        return _failed(index, ErrorCode.UNSUPPORTED_VERSION)
+    try:
+        partition.check_epoch(asked.current_leader_epoch)
+    except LogError as refusal:
+        return _failed(index, ErrorCode(refusal.code))
+    found = _find(partition, timestamp, committed_only)
+    return ListOffsetsPartitionResponse(
+        partition_index=index,
+        error_code=0,
+        timestamp=found.timestamp,
+        offset=found.offset,
+        leader_epoch=found.leader_epoch,
+    )
+
+
+def _find(partition: Partition, timestamp: int, committed_only: bool) -> FoundOffset:
+    log = partition.log
+    bound = log.last_stable_offset if committed_only else log.high_watermark
+    if timestamp == LATEST:
+        return FoundOffset(bound, -1, partition.leader_epoch)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        epoch = log.epochs.epoch_at(log.log_start_offset)
+        return FoundOffset(log.log_start_offset, -1, epoch)
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return NOTHING
+    found = offset_of_max_timestamp(log) if timestamp == MAX_TIMESTAMP else offset_for_timestamp(log, timestamp)
+    return found if found is not None and found.offset < bound else NOTHING
+
+
+def _failed(index: int, code: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=index, error_code=code)

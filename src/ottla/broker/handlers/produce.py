@@ -1,0 +1,130 @@
+"""Produce (0), versions 3 to 13.
+
+A bad partition fails alone. Each partition carries exactly one batch; of a partition that is named twice only the
+last counts. Acks 0 gets no answer, and a closed connection where something was wrong.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from ottla.log.errors import LogError
+from ottla.records.validate import InvalidRecords
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.dispatch import Context
+    from ottla.replica.partition import Partition
+    from ottla.wire.parts import Buffer
+
+ALLOWED_ACKS = (-1, 0, 1)
+FIRST_VERSION_WITH_TOPIC_IDS = 13
+
+
+def handle(broker: Broker, request: ProduceRequest, context: Context) -> ProduceResponse | None:
+    produced = Produced(broker, request, context.version)
+    topics = [produced.topic(topic) for topic in request.topic_data]
+    response = ProduceResponse(responses=topics)
+    if request.acks == 0:
+        if produced.failed:
+            context.close("a produce request without acknowledgement failed")
+        else:
+            context.no_reply()
+        return None
+    if broker.waits_for_disk and produced.to_sync:
+        broker.when_on_disk(produced.to_sync, lambda failed: context.reply(_with_failures(response, failed)))
+        return None
+    return response
+
+
+class Produced:
+    """The work of one request."""
+
+    def __init__(self, broker: Broker, request: ProduceRequest, version: int) -> None:
+        self.failed = False
+        self.to_sync: list[tuple[Partition, int]] = []
+        self._broker = broker
+        self._now_ms = broker.clock_ms()
+        self._acks = request.acks
+        self._version = version
+        self._has_transactional_id = request.transactional_id is not None
+
+    def topic(self, topic: TopicProduceData) -> TopicProduceResponse:
+        last = {partition.index: partition for partition in topic.partition_data}
+        answers = [self._partition(topic, partition) for partition in last.values()]
+        return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+
+    def _partition(self, topic: TopicProduceData, data: PartitionProduceData) -> PartitionProduceResponse:
+        if self._acks not in ALLOWED_ACKS:
+            return self._refused(data.index, ErrorCode.INVALID_REQUIRED_ACKS)
+        topics = self._broker.topics
+        if self._version >= FIRST_VERSION_WITH_TOPIC_IDS:
+            if topic.topic_id not in topics.by_id:
+                return self._refused(data.index, ErrorCode.UNKNOWN_TOPIC_ID)
+            partition = topics.partition_by_id(topic.topic_id, data.index)
+        else:
+            partition = topics.partition(topic.name, data.index)
+        if partition is None:
+            return self._refused(data.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return self._append(partition, data)
+
+    def _append(self, partition: Partition, data: PartitionProduceData) -> PartitionProduceResponse:
+        try:
+            appended, log_append_time_ms = partition.produce(
+                cast("Buffer | None", data.records),  # read from a frame, it is no file
+                version=self._version,
+                has_transactional_id=self._has_transactional_id,
+                now_ms=self._now_ms,
+            )
+        except InvalidRecords as refusal:
+            return self._invalid(partition, data.index, refusal)
+        except LogError as refusal:
+            log_start_offset = partition.log.log_start_offset
+            return self._refused(data.index, ErrorCode(refusal.code), str(refusal), log_start_offset)
+        self.to_sync.append((partition, appended.last_offset + 1))
+        return PartitionProduceResponse(
+            index=data.index,
+            error_code=0,
+            base_offset=appended.base_offset,
+            log_append_time_ms=log_append_time_ms,
+            log_start_offset=partition.log.log_start_offset,
+        )
+
+    def _invalid(self, partition: Partition, index: int, refusal: InvalidRecords) -> PartitionProduceResponse:
+        log_start_offset = partition.log.log_start_offset if refusal.is_log_reached else -1
+        answer = self._refused(index, refusal.code, refusal.message, log_start_offset)
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=message)
+            for number, message in refusal.record_errors
+        ]
+        return answer
+
+    def _refused(
+        self, index: int, code: ErrorCode, message: str | None = None, log_start_offset: int = -1
+    ) -> PartitionProduceResponse:
+        self.failed = True
+        return PartitionProduceResponse(
+            index=index, error_code=code, base_offset=-1, log_start_offset=log_start_offset, error_message=message
+        )
+
+
+def _with_failures(response: ProduceResponse, failed: set[Partition]) -> ProduceResponse:
+    """Turn what could not be brought to the disk into a storage error."""
+    names = {(partition.topic, partition.index) for partition in failed}
+    ids = {(partition.topic_id, partition.index) for partition in failed}
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            if (topic.name, answer.index) in names or (topic.topic_id, answer.index) in ids:
+                answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+                answer.base_offset = -1
+    return response

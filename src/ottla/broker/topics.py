@@ -1,0 +1,53 @@
+"""The topics this broker knows, by name and by id, each with its partitions."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from ottla.replica.partition import Partition
+
+
+@dataclasses.dataclass(slots=True)
+class Topic:
+    name: str
+    topic_id: bytes
+    partitions: list[Partition]
+    overrides: dict[str, str]  # the configurations set for this topic, as they were written
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in ("__consumer_offsets", "__transaction_state")
+
+
+class Topics:
+    def __init__(self) -> None:
+        self.by_name: dict[str, Topic] = {}
+        self.by_id: dict[bytes, Topic] = {}
+
+    def __len__(self) -> int:
+        return len(self.by_name)
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(self.by_name.values())
+
+    def add(self, topic: Topic) -> None:
+        self.by_name[topic.name] = topic
+        self.by_id[topic.topic_id] = topic
+
+    def remove(self, name: str) -> Topic:
+        topic = self.by_name.pop(name)
+        del self.by_id[topic.topic_id]
+        return topic
+
+    def partition(self, name: str, index: int) -> Partition | None:
+        return _partition_of(self.by_name.get(name), index)
+
+    def partition_by_id(self, topic_id: bytes, index: int) -> Partition | None:
+        return _partition_of(self.by_id.get(topic_id), index)
+
+
+def _partition_of(topic: Topic | None, index: int) -> Partition | None:
+    if topic is None or not 0 <= index < len(topic.partitions):
+        return None
+    return topic.partitions[index]

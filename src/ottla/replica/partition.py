@@ -1,0 +1,153 @@
+"""One partition as its leader keeps it: the log, who may read how far, and who waits for more.
+
+With one replica the high watermark follows the end of the log at once. Nothing here does I/O but the log.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from ottla.log.aborted import AbortedTransaction
+from ottla.log.epochs import UNDEFINED
+from ottla.log.errors import LogError, OffsetOutOfRange
+from ottla.log.files import FileRange
+from ottla.log.log import Appended, Log
+from ottla.records.validate import validate_produce
+from ottla.wire.errors import ErrorCode
+from ottla.wire.parts import Buffer
+
+DECOMPRESSED_LIMIT_BYTES = 1 << 30
+
+
+class FencedLeaderEpoch(LogError):
+    code = ErrorCode.FENCED_LEADER_EPOCH
+
+
+class UnknownLeaderEpoch(LogError):
+    code = ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+class Waiter(Protocol):
+    """Somebody who waits for a partition to move on."""
+
+    def advanced(self, partition: Partition, added_bytes: int) -> None: ...
+
+
+class Read(NamedTuple):
+    """What a fetch of one partition gives."""
+
+    records: FileRange | None
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: list[AbortedTransaction] | None
+    diverging: tuple[int, int] | None = None
+
+
+class Partition:
+    def __init__(
+        self, topic: str, index: int, topic_id: bytes, log: Log, replicas: list[int], leader_epoch: int
+    ) -> None:
+        self.topic = topic
+        self.index = index
+        self.topic_id = topic_id
+        self.log = log
+        self.name = f"{topic}-{index}"
+        self.replicas = replicas
+        self.in_sync = list(replicas)
+        self.leader_id = replicas[0]
+        self.leader_epoch = leader_epoch
+        self._waiters: dict[Waiter, None] = {}
+        log.advance_high_watermark(log.end_offset)
+
+    def __repr__(self) -> str:
+        return f"<Partition {self.name}, epoch {self.leader_epoch}>"
+
+    def check_epoch(self, epoch: int) -> None:
+        """Refuse a request from who knows another leader than this one; -1 knows none."""
+        if epoch == -1 or epoch == self.leader_epoch:
+            return
+        if epoch < self.leader_epoch:
+            raise FencedLeaderEpoch(f"epoch {epoch} is behind {self.leader_epoch} of {self.name}")
+        raise UnknownLeaderEpoch(f"epoch {epoch} is ahead of {self.leader_epoch} of {self.name}")
+
+    # Writing
+
+    def produce(
+        self, records: Buffer | None, *, version: int, has_transactional_id: bool, now_ms: int
+    ) -> tuple[Appended, int]:
+        """Check and append what a client sent; where it went, and the time it was stamped with (-1: none)."""
+        validated = validate_produce(
+            records,
+            self.log.produce_settings,
+            partition=self.name,
+            version=version,
+            has_transactional_id=has_transactional_id,
+            now_ms=now_ms,
+            limit_bytes=DECOMPRESSED_LIMIT_BYTES,
+        )
+        appended = self.log.append(validated.batch, validated.header, self.leader_epoch, now_ms)
+        if appended.duplicate:
+            stamped = appended.max_timestamp if self.log.produce_settings.is_log_append_time else -1
+            return appended, stamped
+        self._grown(len(validated.batch))
+        return appended, validated.log_append_time
+
+    def _grown(self, added_bytes: int) -> None:
+        self.log.advance_high_watermark(self.log.end_offset)
+        if self._waiters:
+            for waiter in list(self._waiters):
+                waiter.advanced(self, added_bytes)
+
+    def delete_records(self, offset: int, now_ms: int) -> int:
+        """Let the partition start at `offset` (-1: the high watermark); its new start."""
+        target = self.log.high_watermark if offset == -1 else offset
+        if target < 0:
+            raise OffsetOutOfRange(f"offset {offset} cannot be the start of {self.name}")
+        self.log.advance_log_start(target, now_ms)
+        return self.log.log_start_offset
+
+    # Reading
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        committed_only: bool,
+        last_fetched_epoch: int = -1,
+        whole_batch: bool = True,
+    ) -> Read:
+        """What a consumer may see from `offset` on."""
+        log = self.log
+        high_watermark, stable = log.high_watermark, log.last_stable_offset
+        bound = stable if committed_only else high_watermark
+        if last_fetched_epoch >= 0:
+            diverging = self._divergence(offset, last_fetched_epoch)
+            if diverging is not None:
+                return Read(None, high_watermark, stable, log.log_start_offset, None, diverging)
+        records = log.read(offset, max_bytes, bound, whole_batch=whole_batch)
+        aborted = None
+        if committed_only:
+            aborted = log.aborted_transactions(offset, bound) if records is not None else []
+        return Read(records, high_watermark, stable, log.log_start_offset, aborted)
+
+    def _divergence(self, offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
+        """Where the reader's log and this one part, if they do (KIP-595)."""
+        epoch, end_offset = self.log.epochs.end_offset_for(last_fetched_epoch, self.log.end_offset)
+        if (epoch, end_offset) == UNDEFINED:
+            raise OffsetOutOfRange(f"epoch {last_fetched_epoch} is not known in {self.name}")
+        if epoch < last_fetched_epoch or end_offset < offset:
+            return epoch, end_offset
+        return None
+
+    def wait(self, waiter: Waiter) -> None:
+        self._waiters[waiter] = None
+
+    def stop_waiting(self, waiter: Waiter) -> None:
+        self._waiters.pop(waiter, None)
+
+    def wake_all(self) -> None:
+        """Let everybody look again, as when the partition goes away."""
+        for waiter in list(self._waiters):
+            waiter.advanced(self, 1 << 62)

@@ -1,0 +1,233 @@
+"""Connections: frames and answers over real sockets, in order and within bounds."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import tempfile
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.broker.connection import RECEIVE_BYTES, Connection, Limits, Slot
+from ottla.broker.loop import Loop
+
+
+class Piece(NamedTuple):
+    """Bytes of a file, as an answer may hold them."""
+
+    file: tempfile._TemporaryFileWrapper[bytes]
+    position: int
+    size_bytes: int
+
+
+class Server:
+    """One end of a socket pair with a connection on it; the test is the other end."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.loop = Loop()
+        self.client, served = socket.socketpair()
+        self.client.setblocking(False)
+        served.setblocking(False)
+        self.frames: list[bytes] = []
+        self.slots: list[Slot] = []
+        self.reasons: list[str] = []
+        self.echoes = False
+        buffer = memoryview(bytearray(RECEIVE_BYTES))
+        self.connection = Connection(self.loop, served, buffer, limits or Limits(), self.handle, self.closed)
+
+    def handle(self, connection: Connection, frame: memoryview) -> None:
+        self.frames.append(bytes(frame))
+        slot = connection.expect_answer()
+        self.slots.append(slot)
+        if self.echoes:
+            slot.answer([bytes(frame)])
+
+    def closed(self, _connection: Connection, reason: str) -> None:
+        self.reasons.append(reason)
+
+    def turn(self, rounds: int = 5) -> None:
+        for _ in range(rounds):
+            self.loop.call_soon(lambda: None)
+            self.loop.run_once()
+
+    def send(self, data: bytes) -> None:
+        """Send all, letting the server read in between."""
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[self.client.send(view) :]
+            except BlockingIOError:
+                self.turn(1)
+        self.turn()
+
+    def receive(self, size_bytes: int) -> bytes:
+        data = bytearray()
+        for _ in range(10_000):
+            try:
+                data += self.client.recv(size_bytes - len(data))
+            except BlockingIOError:
+                self.turn(1)
+            if len(data) == size_bytes:
+                break
+        return bytes(data)
+
+    def close(self) -> None:
+        self.connection.close("the test is over")
+        self.client.close()
+        self.slots.clear()
+        self.loop.close()
+
+
+def framed(*bodies: bytes) -> bytes:
+    return b"".join(struct.pack(">i", len(body)) + body for body in bodies)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.close()
+
+
+def test_frames_that_come_together_are_handled_one_by_one(server: Server) -> None:
+    server.send(framed(b"one", b"", b"three"))
+    assert server.frames == [b"one", b"", b"three"]
+
+
+@settings(max_examples=30)
+@given(st.lists(st.integers(0, 3000).map(lambda size: bytes([size % 256]) * size), max_size=8), st.data())
+def test_frames_cut_anywhere_are_put_together(bodies: list[bytes], data: st.DataObject) -> None:
+    server = Server()
+    stream = framed(*bodies)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
+    for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
+        server.send(stream[start:end])
+    assert server.frames == bodies
+    server.close()
+
+
+def test_a_frame_larger_than_the_buffer_arrives_whole(server: Server) -> None:
+    body = bytes(range(256)) * (RECEIVE_BYTES // 100)
+    server.send(framed(b"before", body, b"after"))
+    assert server.frames == [b"before", body, b"after"]
+
+
+def test_answers_leave_in_the_order_of_the_requests(server: Server) -> None:
+    server.send(framed(b"a", b"b", b"c"))
+    server.slots[2].answer([b"C"])
+    server.slots[1].answer([b"B", b"b"])
+    server.turn()
+    with pytest.raises(BlockingIOError):
+        server.client.recv(10)
+    server.slots[0].answer([b"A"])
+    assert server.receive(4) == b"ABbC"
+
+
+def test_no_parts_means_no_answer(server: Server) -> None:
+    server.send(framed(b"a", b"b"))
+    server.slots[0].answer([])
+    server.slots[1].answer([b"B"])
+    assert server.receive(1) == b"B"
+
+
+def test_pieces_of_files_are_sent_between_bytes(server: Server) -> None:
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(b"0123456789" * 500_000)
+        file.flush()
+        server.send(framed(b"a"))
+        server.slots[0].answer([b"<", Piece(file, 3, 4_000_000), b"|", Piece(file, 0, 5), b">"])
+        answer = server.receive(1 + 4_000_000 + 1 + 5 + 1)
+    assert answer == b"<" + (b"0123456789" * 500_000)[3:4_000_003] + b"|01234>"
+
+
+def test_many_small_parts_are_sent(server: Server) -> None:
+    server.send(framed(b"a"))
+    server.slots[0].answer([b"%03d" % number for number in range(300)])
+    assert server.receive(900) == b"".join(b"%03d" % number for number in range(300))
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 1001, 2**31 - 1])
+def test_a_frame_size_out_of_bounds_closes_the_connection(size: int) -> None:
+    server = Server(Limits(max_frame_bytes=1000))
+    server.send(framed(b"fine"))
+    server.client.send(struct.pack(">i", size))
+    server.turn()
+    assert server.frames == [b"fine"]
+    assert server.reasons == [f"a frame of {size} bytes is not within 0 and 1000"]
+    server.close()
+
+
+def test_an_announced_frame_takes_no_memory_before_it_comes_in_part() -> None:
+    server = Server()
+    server.send(struct.pack(">i", 100_000_000)[:3])
+    assert server.connection._kept is not None
+    assert len(server.connection._kept) == 4
+    server.close()
+
+
+def test_with_too_much_under_way_nothing_more_is_read_until_answers_are_given() -> None:
+    server = Server(Limits(max_requests_in_flight=2))
+    server.send(framed(b"a", b"b", b"c", b"d", b"e"))
+    assert server.frames == [b"a", b"b"]
+    server.slots[0].answer([b"A"])
+    server.turn()
+    assert server.frames == [b"a", b"b", b"c"]
+    server.slots[1].answer([b"B"])
+    server.slots[2].answer([b"C"])
+    server.turn()
+    assert server.frames == [b"a", b"b", b"c", b"d", b"e"]
+    server.close()
+
+
+def test_thousands_of_requests_at_once_are_all_answered() -> None:
+    server = Server(Limits(max_requests_in_flight=3))
+    server.echoes = True
+    bodies = [b"%06d" % number for number in range(20_000)]
+    server.send(framed(*bodies))
+    assert server.receive(6 * 20_000) == b"".join(bodies)
+    server.close()
+
+
+def test_a_slow_reader_holds_back_only_itself_and_within_bounds() -> None:
+    server = Server(Limits(max_unsent_bytes=1_000_000, max_requests_in_flight=1000))
+    server.echoes = True
+    body = bytes(100_000)
+    sent = 0
+    stream = framed(body)
+    for _ in range(100):
+        try:
+            server.client.send(stream)
+            sent += 1
+        except BlockingIOError:
+            break
+        server.turn(2)
+    handled = len(server.frames)
+    assert handled < 100
+    assert server.connection._unsent_bytes < 2_000_000
+    server.close()
+
+
+def test_a_muted_connection_reads_nothing_until_its_time_is_over(server: Server) -> None:
+    server.connection.mute(0.05)
+    server.send(framed(b"a"))
+    assert server.frames == []
+    while not server.frames:
+        server.loop.run_once()
+    assert server.frames == [b"a"]
+
+
+def test_the_client_that_leaves_is_noticed(server: Server) -> None:
+    server.client.close()
+    server.turn()
+    assert server.reasons == ["the client closed it"]
+
+
+def test_an_answer_to_a_closed_connection_is_dropped(server: Server) -> None:
+    server.send(framed(b"a"))
+    server.connection.close("enough")
+    server.slots[0].answer([b"A"])
+    assert server.reasons == ["enough"]

@@ -1,0 +1,109 @@
+"""The loop: timers, calls from threads, blocking jobs, background steps."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.broker.loop import READ, Loop
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    loop = Loop()
+    yield loop
+    loop.close()
+
+
+def test_timers_fire_in_the_order_of_their_time(loop: Loop) -> None:
+    fired: list[str] = []
+    loop.call_later(0.02, lambda: (fired.append("late"), loop.stop())[0])  # type: ignore[func-returns-value]
+    loop.call_later(0.01, lambda: fired.append("middle"))
+    loop.call_later(0.0, lambda: fired.append("soon"))
+    loop.run()
+    assert fired == ["soon", "middle", "late"]
+
+
+def test_a_cancelled_timer_does_not_fire(loop: Loop) -> None:
+    fired: list[str] = []
+    loop.call_later(0.0, lambda: fired.append("no")).cancel()
+    loop.call_later(0.005, loop.stop)
+    loop.run()
+    assert fired == []
+
+
+def test_a_call_from_another_thread_wakes_the_loop(loop: Loop) -> None:
+    threads: list[int] = []
+
+    def call() -> None:
+        threads.append(threading.get_ident())
+        loop.stop()
+
+    threading.Timer(0.01, loop.post, [call]).start()
+    loop.run()
+    assert threads == [threading.get_ident()]
+
+
+def test_a_blocking_job_runs_elsewhere_and_its_end_comes_back_here(loop: Loop) -> None:
+    ran_in: list[int] = []
+    ended: list[tuple[int, Exception | None]] = []
+
+    def fail() -> None:
+        raise OSError("the disk is broken")
+
+    def done(failure: Exception | None) -> None:
+        ended.append((threading.get_ident(), failure))
+        if len(ended) == 2:
+            loop.stop()
+
+    loop.run_blocking(lambda: ran_in.append(threading.get_ident()), done)
+    loop.run_blocking(fail, done)
+    loop.run()
+    here = threading.get_ident()
+    assert ran_in != [here]
+    assert [thread for thread, _ in ended] == [here, here]
+    assert ended[0][1] is None
+    assert isinstance(ended[1][1], OSError)
+
+
+def test_background_steps_run_between_events_until_there_are_none(loop: Loop) -> None:
+    steps = iter([True, True, False])
+    taken: list[bool] = []
+
+    def step() -> bool:
+        taken.append(next(steps))
+        return taken[-1]
+
+    loop.set_background(step)
+    loop.call_later(0.01, loop.stop)
+    loop.run()
+    assert taken == [True, True, False]
+
+
+def test_calls_made_soon_from_a_call_made_soon_wait_for_the_next_round(loop: Loop) -> None:
+    order: list[str] = []
+
+    def first() -> None:
+        loop.call_soon(lambda: (order.append("second"), loop.stop())[0])  # type: ignore[func-returns-value]
+        order.append("first")
+
+    loop.call_soon(first)
+    loop.run_once()
+    assert order == ["first"]
+    loop.run()
+    assert order == ["first", "second"]
+
+
+def test_a_socket_that_is_ready_is_called(loop: Loop) -> None:
+    import socket
+
+    left, right = socket.socketpair()
+    with left, right:
+        events: list[int] = []
+        loop.watch(left, READ, lambda ready: (events.append(ready), loop.stop())[0])  # type: ignore[func-returns-value]
+        right.send(b"x")
+        loop.run()
+        loop.forget(left)
+    assert events == [READ]
