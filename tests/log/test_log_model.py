@@ -57,6 +57,9 @@ class LogMachine(RuleBasedStateMachine):
         self.now_ms = 0
 
     @initialize()
+    def begin(self) -> None:
+        self.open()
+
     def open(self, clean: bool = False) -> None:
         self.log = open_log(
             self.files,
@@ -212,10 +215,7 @@ class LogMachine(RuleBasedStateMachine):
         first = self.log.segments[0].base_offset
         offset = first + round((self.end_offset - first) * part)
         self.log.truncate_to(offset, self.now_ms)
-        if offset <= first and self.end_offset > offset:
-            self.lose_everything(offset)
-        else:
-            self.cut([batch for batch in self.batches if batch.header.next_offset <= offset], first)
+        self.cut([batch for batch in self.batches if batch.header.next_offset <= offset], first)
         self.rebuilt_from.add(self.log.log_start_offset)
         self.saved_log_start = min(self.saved_log_start, self.log_start)
 

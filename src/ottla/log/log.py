@@ -361,16 +361,12 @@ class Log:
         if offset < self.segments[0].base_offset:
             self.truncate_fully(offset, now_ms)
             return
-        self._lower_recovery_point(offset)
-        while self.active.base_offset >= offset and len(self.segments) > 1:
+        found = self.segments[self.segments.number_for(offset)].locate(offset)
+        end_offset = offset if found is None else min(offset, found[2])
+        self._lower_recovery_point(end_offset)
+        while self.active.base_offset >= end_offset and len(self.segments) > 1:
             self.segments.remove_last()
-        found = self.active.locate(offset)
-        if found is None:
-            end_offset = offset
-        else:
-            position, _, base_offset = found
-            end_offset = min(offset, base_offset)
-            self.active.cut(position, end_offset)
+        self.active.cut(self.active.position_of(end_offset), end_offset)
         self._ended_at(end_offset)
         self.rebuild_producers()
 

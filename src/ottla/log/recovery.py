@@ -189,7 +189,7 @@ class _Opening:
             next_offset, leader_epoch = max(scan.next_offset, next_offset), scan.leader_epoch
             if scan.fault is not None:
                 self._cut(segment, scan.fault, next_offset)
-            if scan.fault is not None or self._is_followed_by_a_hole(number, next_offset, dense_from):
+            if scan.fault is not None or self._is_followed_by_a_hole(number, next_offset, recovery_point):
                 self._remove_behind(log, number)
                 break
             if number + 1 < len(self.segments):
@@ -203,16 +203,17 @@ class _Opening:
         log.end_offset = next_offset
         log.recovery_point = min(recovery_point, next_offset)
 
-    def _is_followed_by_a_hole(self, number: int, next_offset: int, dense_from: int) -> bool:
+    def _is_followed_by_a_hole(self, number: int, next_offset: int, recovery_point: int) -> bool:
         """Whether a segment lost its end while the next one kept its beginning.
 
-        Only compaction leaves out offsets between segments, and only of segments that are on the disk; where the
-        topic is compacted the two cannot be told apart.
+        Only compaction leaves out offsets between segments, and only of segments that are on the disk. Where a
+        topic is compacted and nobody knows what was on the disk, the two cannot be told apart.
         """
         if number + 1 == len(self.segments):
             return False
         following = self.segments[number + 1].base_offset
-        if following == next_offset or following <= dense_from:
+        is_unknown = self.config.is_compacted and recovery_point == 0
+        if following == next_offset or following <= recovery_point or is_unknown:
             return False
         path = self.segments[number].path(LOG)
         self.recovered.faults.append(f"{path}: ends at offset {next_offset}, the next begins at {following}")
