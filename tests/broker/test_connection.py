@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 import tempfile
@@ -101,13 +102,12 @@ def test_frames_that_come_together_are_handled_one_by_one(server: Server) -> Non
 @settings(max_examples=30)
 @given(st.lists(st.integers(0, 3000).map(lambda size: bytes([size % 256]) * size), max_size=8), st.data())
 def test_frames_cut_anywhere_are_put_together(bodies: list[bytes], data: st.DataObject) -> None:
-    server = Server()
     stream = framed(*bodies)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
-    for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
-        server.send(stream[start:end])
-    assert server.frames == bodies
-    server.close()
+    with contextlib.closing(Server()) as server:
+        for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
+            server.send(stream[start:end])
+        assert server.frames == bodies
 
 
 def test_a_frame_larger_than_the_buffer_arrives_whole(server: Server) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ottla.log.checkpoint import RECOVERY_POINTS
 from ottla.log.housekeeping import Housekeeping, run_here
 from ottla.log.log import Log
 from ottla.log.manager import LogManager
@@ -118,7 +119,7 @@ class Workload:
             self._append_data(PLAIN, epoch=2, producer_id=7)
         self._append_data(PLAIN, epoch=2)
         self._flush(PLAIN)
-        self._manager.write_recovery_points()
+        self._manager.write_checkpoint(RECOVERY_POINTS)
 
     def _truncate_plain(self) -> None:
         log, history = self.log(PLAIN), self.histories[PLAIN]

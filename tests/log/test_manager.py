@@ -8,7 +8,7 @@ import pytest
 
 from ottla.log.files import DiskFiles
 from ottla.log.log import Log
-from ottla.log.manager import CLEAN_SHUTDOWN, LogManager
+from ottla.log.manager import CHECKPOINTS, CLEAN_SHUTDOWN, LogManager
 from ottla.log.topic_config import TopicConfig
 from ottla.records.batch import read_header
 from ottla.records.build import build_batch
@@ -93,7 +93,8 @@ def test_the_recovery_point_on_disk_is_lowered_before_a_truncation() -> None:
     log = manager.create("orders", 0, CONFIG, 0)
     put(log, 20)
     log.flush(0)
-    manager.write_checkpoints()
+    for name in CHECKPOINTS:
+        manager.write_checkpoint(name)
     log.truncate_to(5, 0)
     text = files.read_all("/data/recovery-point-offset-checkpoint")
     assert text == b"0\n1\norders 0 5\n"

@@ -7,10 +7,13 @@ is first asked for, so that a broker starts without them.
 
 from __future__ import annotations
 
+import functools
 import importlib
+import pkgutil
 import re
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ottla.broker import handlers
 from ottla.wire import apis
 from ottla.wire.apis import Api
 from ottla.wire.frames import decode_request_body, encode_response
@@ -102,6 +105,13 @@ class Dispatch:
         if api.key not in self._handlers:
             self._handlers[api.key] = _find_handler(api)
         return self._handlers[api.key]
+
+
+@functools.cache
+def served_apis() -> list[Api]:
+    """The APIs that have a handler, without importing any."""
+    modules = {module.name for module in pkgutil.iter_modules(handlers.__path__)}
+    return [api for api in apis.APIS if module_name(api) in modules]
 
 
 def module_name(api: Api) -> str:

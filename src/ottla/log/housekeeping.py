@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
 
-from ottla.log.checkpoint import TopicPartition
+from ottla.log.checkpoint import CLEANER_OFFSETS, RECOVERY_POINTS, TopicPartition
 from ottla.log.compaction import MAP_ENTRIES, Cleanable, Compaction, Job, cleanable
 from ottla.log.errors import CorruptLog, StorageFailed
 from ottla.log.files import remove_all
 from ottla.log.log import Log
-from ottla.log.manager import LogManager
+from ottla.log.manager import CHECKPOINTS, LogManager
 from ottla.log.retention import apply_retention
 
 SECOND_MS = 1000
@@ -39,7 +39,7 @@ class Housekeeping:
         map_entries: int = MAP_ENTRIES,
     ) -> None:
         self._manager = manager
-        self._clock_ms = clock_ms
+        self.clock_ms = clock_ms
         self._map_entries = map_entries
         self.uncleanable: dict[TopicPartition, str] = {}
         now_ms = clock_ms()
@@ -60,9 +60,9 @@ class Housekeeping:
     def run(self) -> Slices:
         """Do all that is due now."""
         for number, (interval_ms, task) in enumerate(self._tasks):
-            if self._clock_ms() >= self._due_ms[number]:
+            if self.clock_ms() >= self._due_ms[number]:
                 yield from task()
-                self._due_ms[number] = self._clock_ms() + interval_ms
+                self._due_ms[number] = self.clock_ms() + interval_ms
 
     def _logs(self) -> Iterator[tuple[TopicPartition, Log]]:
         """Every log that is still there when its turn comes."""
@@ -74,7 +74,7 @@ class Housekeeping:
     def flush(self) -> Slices:
         """Flush sealed segments, so that little is scanned after a crash, and what flush.messages and flush.ms ask."""
         for number, (_, log) in enumerate(self._logs()):
-            if log.recovery_point < log.active.base_offset or log.flush_is_due(self._clock_ms()):
+            if log.recovery_point < log.active.base_offset or log.flush_is_due(self.clock_ms()):
                 yield from self._flush(log)
             elif number % LOGS_A_SLICE == LOGS_A_SLICE - 1:
                 yield None
@@ -87,16 +87,16 @@ class Housekeeping:
             yield flush.run
         except OSError as error:
             try:
-                log.end_flush(flush, self._clock_ms(), error)
+                log.end_flush(flush, self.clock_ms(), error)
             except StorageFailed:
                 return  # the log has noted it, and refuses writes from now on
         else:
-            log.end_flush(flush, self._clock_ms())
+            log.end_flush(flush, self.clock_ms())
 
     def retain(self) -> Slices:
         for number, (_, log) in enumerate(self._logs()):
             try:
-                removed = apply_retention(log, self._clock_ms())
+                removed = apply_retention(log, self.clock_ms())
             except StorageFailed:
                 continue  # the log has noted it, and refuses writes from now on
             if removed or number % LOGS_A_SLICE == LOGS_A_SLICE - 1:
@@ -104,7 +104,7 @@ class Housekeeping:
 
     def remove(self) -> Slices:
         """Unlink what was deleted long enough ago."""
-        now_ms = self._clock_ms()
+        now_ms = self.clock_ms()
         for _, log in self._logs():
             for path in log.segments.due_removals(now_ms):
                 yield partial(remove_all, log.files, [path])
@@ -112,12 +112,15 @@ class Housekeeping:
             yield partial(self._manager.remove_folder, folder)
 
     def checkpoint(self) -> Slices:
-        for path, data in self._manager.checkpoints():
-            yield partial(self._manager.files.replace, path, data)
+        for name in CHECKPOINTS:
+            yield self._checkpoint(name)
+
+    def _checkpoint(self, name: str) -> Job:
+        return partial(self._manager.files.replace, *self._manager.checkpoint(name))
 
     def expire_producers(self) -> Slices:
         for number, (_, log) in enumerate(self._logs()):
-            log.producers.expire(self._clock_ms())
+            log.producers.expire(self.clock_ms())
             if number % LOGS_A_SLICE == LOGS_A_SLICE - 1:
                 yield None
 
@@ -127,9 +130,9 @@ class Housekeeping:
         """Compact the logs that need it, the dirtiest first."""
         while (choice := self._dirtiest()) is not None:
             partition, log, work = choice
-            compaction = Compaction(log, work, self._clock_ms(), map_entries=self._map_entries)
+            compaction = Compaction(log, work, self.clock_ms(), map_entries=self._map_entries)
             # What compaction leaves out must be known to be on the disk, not lost, when the log is next opened.
-            yield partial(self._manager.files.replace, *self._manager.checkpoints()[0])
+            yield self._checkpoint(RECOVERY_POINTS)
             try:
                 yield from compaction.run()
             except (CorruptLog, StorageFailed, OSError) as error:
@@ -138,14 +141,14 @@ class Housekeeping:
             if compaction.cleaned_up_to <= work.first_dirty_offset:
                 return  # overtaken by a truncation or a removal: the next time will do
             self._manager.cleaner_offsets[partition] = compaction.cleaned_up_to
-            yield partial(self._manager.files.replace, *self._manager.checkpoints()[3])
+            yield self._checkpoint(CLEANER_OFFSETS)
 
     def _dirtiest(self) -> tuple[TopicPartition, Log, Cleanable] | None:
         best: tuple[float, TopicPartition, Log, Cleanable] | None = None
         for partition, log in self._logs():
             if not log.config.is_compacted or partition in self.uncleanable:
                 continue
-            work = cleanable(log, self._manager.cleaner_offsets.get(partition, 0), self._clock_ms())
+            work = cleanable(log, self._manager.cleaner_offsets.get(partition, 0), self.clock_ms())
             wanted = work.is_overdue or work.dirty_ratio >= log.config.min_cleanable_dirty_ratio
             if work.dirty_bytes and wanted and (best is None or work.dirty_ratio > best[0]):
                 best = work.dirty_ratio, partition, log, work

@@ -30,6 +30,8 @@ LOCK = ".lock"
 DELETED_FOLDER = "-delete"
 _PARTITION_FOLDER = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d{1,10})")
 
+CHECKPOINTS = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS)
+
 ConfigFor = Callable[[str], TopicConfig]
 
 
@@ -94,7 +96,7 @@ class LogManager:
                 yield name, (match[1], int(match[2]))
 
     def _adopt(self, partition: TopicPartition, log: Log) -> None:
-        log.before_truncation = lambda _offset: self.write_recovery_points()
+        log.before_truncation = lambda _offset: self.write_checkpoint(RECOVERY_POINTS)
         self.logs[partition] = log
 
     # Partitions come and go
@@ -149,27 +151,26 @@ class LogManager:
 
     # Checkpoints
 
-    def checkpoints(self) -> list[tuple[str, bytes]]:
-        """The checkpoint files as they should be now: paths and contents, to be written on any thread."""
-        offsets = {
-            RECOVERY_POINTS: {partition: log.recovery_point for partition, log in self.logs.items()},
-            LOG_STARTS: {
+    def checkpoint(self, name: str) -> tuple[str, bytes]:
+        """A checkpoint file as it should be now: path and contents, to be written on any thread."""
+        return self._path(name), format_offsets(self._offsets_for(name))
+
+    def _offsets_for(self, name: str) -> dict[TopicPartition, int]:
+        logs = self.logs.items()
+        if name == RECOVERY_POINTS:
+            return {partition: log.recovery_point for partition, log in logs}
+        if name == HIGH_WATERMARKS:
+            return {partition: log.high_watermark for partition, log in logs}
+        if name == LOG_STARTS:
+            return {
                 partition: log.log_start_offset
-                for partition, log in self.logs.items()
+                for partition, log in logs
                 if log.log_start_offset > log.segments[0].base_offset
-            },
-            HIGH_WATERMARKS: {partition: log.high_watermark for partition, log in self.logs.items()},
-            CLEANER_OFFSETS: self.cleaner_offsets,
-        }
-        return [(self._path(name), format_offsets(values)) for name, values in offsets.items()]
+            }
+        return self.cleaner_offsets
 
-    def write_checkpoints(self) -> None:
-        for path, data in self.checkpoints():
-            self.files.replace(path, data)
-
-    def write_recovery_points(self) -> None:
-        offsets = {partition: log.recovery_point for partition, log in self.logs.items()}
-        self.files.replace(self._path(RECOVERY_POINTS), format_offsets(offsets))
+    def write_checkpoint(self, name: str) -> None:
+        self.files.replace(*self.checkpoint(name))
 
     def close(self, now_ms: int) -> None:
         """Close every log in good order, so that the next opening reads next to nothing."""
@@ -180,7 +181,8 @@ class LogManager:
             except (OSError, StorageFailed):
                 failed = True
             failed |= log.failure is not None
-        self.write_checkpoints()
+        for name in CHECKPOINTS:
+            self.write_checkpoint(name)
         if not failed:
             self.files.replace(self._path(CLEAN_SHUTDOWN), b'{"version":0,"brokerEpoch":-1}')
         self._lock.release()

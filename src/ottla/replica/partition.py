@@ -141,6 +141,12 @@ class Partition:
             return epoch, end_offset
         return None
 
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """The largest epoch up to the one given in which records were written, and the offset where it ended."""
+        if epoch == self.leader_epoch:
+            return epoch, self.log.end_offset
+        return self.log.epochs.end_offset_for(epoch, self.log.end_offset)
+
     def wait(self, waiter: Waiter) -> None:
         self._waiters[waiter] = None
 

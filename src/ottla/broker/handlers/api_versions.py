@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ottla.broker.dispatch import Context, served_apis
 from ottla.wire import apis
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-    from ottla.broker.dispatch import Context
 
 FIRST_VERSION_WITH_SOFTWARE_NAME = 3
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -34,7 +34,5 @@ def handle(broker: Broker, request: ApiVersionsRequest, context: Context) -> Api
         names = (request.client_software_name, request.client_software_version)
         if not all(map(SOFTWARE.fullmatch, names)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
-    served = [
-        ApiVersion(api_key=api.key, min_version=api.least, max_version=api.highest) for api in broker.served_apis()
-    ]
+    served = [ApiVersion(api_key=api.key, min_version=api.least, max_version=api.highest) for api in served_apis()]
     return ApiVersionsResponse(error_code=0, api_keys=served)

@@ -1,0 +1,41 @@
+"""OffsetForLeaderEpoch (23), versions 2 to 4: where a leader epoch ended, for who must find a common past."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.log.errors import LogError
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.dispatch import Context
+
+
+def handle(broker: Broker, request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForLeaderEpochResponse:
+    topics = [
+        OffsetForLeaderTopicResult(
+            topic=topic.topic, partitions=[_answer(broker, topic.topic, asked) for asked in topic.partitions]
+        )
+        for topic in request.topics
+    ]
+    return OffsetForLeaderEpochResponse(topics=topics)
+
+
+def _answer(broker: Broker, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    partition = broker.topics.partition(topic, asked.partition)
+    if partition is None:
+        return EpochEndOffset(partition=asked.partition, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    try:
+        partition.check_epoch(asked.current_leader_epoch)
+    except LogError as refusal:
+        return EpochEndOffset(partition=asked.partition, error_code=ErrorCode(refusal.code))
+    epoch, end_offset = partition.end_of_epoch(asked.leader_epoch)
+    return EpochEndOffset(partition=asked.partition, error_code=0, leader_epoch=epoch, end_offset=end_offset)
