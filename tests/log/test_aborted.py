@@ -49,11 +49,18 @@ def test_half_an_entry_at_the_end_is_left_out() -> None:
         struct.pack(">hqqqq", 1, 7, 10, 20, 15),
         struct.pack(">hqqqq", 0, 7, 21, 20, 15),
         struct.pack(">hqqqq", 0, 7, -1, 20, 15),
+        bytes(34),  # length without data
     ],
 )
 def test_an_entry_that_cannot_be_is_corrupt(data: bytes) -> None:
     with pytest.raises(CorruptLog):
         unpack_entries(data)
+    files = SimulatedFiles()
+    files.replace("txnindex", pack_entry(FIRST) + data)
+    index = AbortedIndex.load(files, "txnindex")
+    assert (index.is_sound, index.entries) == (False, [])
+    index.forget_file()
+    assert index.is_sound
 
 
 @pytest.mark.parametrize(("offset", "left"), [(31, [FIRST, SECOND]), (30, [FIRST]), (21, [FIRST]), (20, []), (0, [])])

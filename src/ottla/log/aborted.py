@@ -31,24 +31,31 @@ def unpack_entries(data: bytes) -> list[AbortedTransaction]:
     for position in range(0, len(data) - len(data) % ENTRY.size, ENTRY.size):
         version, *numbers = ENTRY.unpack_from(data, position)
         entry = AbortedTransaction(*numbers)
-        if version != 0 or not 0 <= entry.first_offset <= entry.last_offset:
+        if version != 0 or not 0 <= entry.first_offset < entry.last_offset:
             raise CorruptLog(f"aborted transaction at byte {position}: version {version}, {entry}")
         entries.append(entry)
     return entries
 
 
 class AbortedIndex:
-    __slots__ = ("_files", "_in_file", "entries", "path")
+    __slots__ = ("_files", "_in_file", "entries", "is_sound", "path")
 
     def __init__(self, files: Files, path: str, entries: list[AbortedTransaction] | None = None) -> None:
         self._files = files
         self.path = path
         self.entries = entries or []
+        self.is_sound = True
         self._in_file = len(self.entries)
 
     @classmethod
     def load(cls, files: Files, path: str) -> AbortedIndex:
-        return cls(files, path, unpack_entries(files.read_all(path)))
+        """What the file says. One that says what cannot be has no entries and is not sound."""
+        try:
+            return cls(files, path, unpack_entries(files.read_all(path)))
+        except CorruptLog:
+            index = cls(files, path)
+            index.is_sound = False
+            return index
 
     def append(self, entry: AbortedTransaction) -> None:
         self.entries.append(entry)
@@ -69,6 +76,7 @@ class AbortedIndex:
 
     def forget_file(self) -> None:
         self.entries = []
+        self.is_sound = True
         self._in_file = 0
         self._files.remove(self.path)
 

@@ -259,6 +259,8 @@ class _Opening:
 def _index_fits(segment: Segment) -> bool:
     """Whether the indexes can be those of the segment, by their last entries."""
     offsets, times = segment.offset_index, segment.time_index
+    if not segment.aborted.is_sound:
+        return False
     if len(offsets):
         relative_offset, position = offsets.raw_entry(len(offsets) - 1)
         before = offsets.raw_entry(len(offsets) - 2)[1] if len(offsets) > 1 else -1
@@ -268,7 +270,11 @@ def _index_fits(segment: Segment) -> bool:
         return False
     if len(times):
         timestamp, relative_offset = times.raw_entry(len(times) - 1)
-        return timestamp >= 0 and relative_offset >= 0
+        largest_before = times.raw_entry(len(times) - 2)[0] if len(times) > 1 else -1
+        if not largest_before < timestamp or relative_offset < 0:
+            return False
+        if timestamp > 0:
+            return True  # else it may be zeros where the data did not arrive
     return (segment.first_timestamp() or 0) <= 0
 
 
