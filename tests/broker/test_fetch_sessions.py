@@ -1,0 +1,121 @@
+"""Fetch sessions, in every right and wrong order of ids and epochs."""
+
+from __future__ import annotations
+
+from ottla.broker.fetch_sessions import LARGEST_EPOCH, Fetching, FetchSessions
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+
+BY_NAME = 12
+BY_ID = 17
+
+
+def request(
+    session_id: int, epoch: int, *partitions: int, forgotten: tuple[int, ...] = (), offset: int = 0
+) -> FetchRequest:
+    asked = [FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1000) for index in partitions]
+    return FetchRequest(
+        max_wait_ms=0,
+        min_bytes=1,
+        session_id=session_id,
+        session_epoch=epoch,
+        topics=[FetchTopic(topic="t", partitions=asked)] if asked else [],
+        forgotten_topics_data=[ForgottenTopic(topic="t", partitions=list(forgotten))] if forgotten else [],
+    )
+
+
+def begin(sessions: FetchSessions, asked: FetchRequest, version: int = BY_NAME, now_ms: int = 0) -> Fetching:
+    return sessions.begin(asked, version, now_ms)
+
+
+def opened(*partitions: int) -> tuple[FetchSessions, int]:
+    sessions = FetchSessions()
+    return sessions, begin(sessions, request(0, 0, *partitions)).session_id
+
+
+def indexes(fetching: Fetching) -> list[int]:
+    return [index for _, index in fetching.wanted]
+
+
+def test_a_request_without_a_session_is_answered_alone() -> None:
+    sessions = FetchSessions()
+    fetching = begin(sessions, request(0, -1, 1, 2))
+    assert (fetching.session_id, fetching.is_incremental, indexes(fetching)) == (0, False, [1, 2])
+    assert len(sessions) == 0
+
+
+def test_a_session_is_opened_with_an_id_and_remembers() -> None:
+    sessions, session_id = opened(1, 2)
+    assert session_id > 0
+    fetching = begin(sessions, request(session_id, 1, 3))
+    assert (fetching.session_id, fetching.is_incremental, indexes(fetching)) == (session_id, True, [1, 2, 3])
+
+
+def test_a_session_may_be_opened_with_no_partitions() -> None:
+    _, session_id = opened()
+    assert session_id > 0
+
+
+def test_a_partition_named_again_is_asked_anew() -> None:
+    sessions, session_id = opened(1, 2)
+    fetching = begin(sessions, request(session_id, 1, 1, offset=77))
+    assert fetching.wanted["t", 1].asked.fetch_offset == 77
+    assert fetching.wanted["t", 2].asked.fetch_offset == 0
+
+
+def test_forgotten_partitions_are_left_out() -> None:
+    sessions, session_id = opened(1, 2)
+    assert indexes(begin(sessions, request(session_id, 1, forgotten=(1, 9)))) == [2]
+
+
+def test_forgetting_the_last_partition_closes_the_session() -> None:
+    sessions, session_id = opened(1)
+    assert begin(sessions, request(session_id, 1, forgotten=(1,))).session_id == 0
+    assert begin(sessions, request(session_id, 2)).error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_wrong_epoch_is_refused_and_the_session_goes_on_expecting_the_right_one() -> None:
+    sessions, session_id = opened(1)
+    refused = begin(sessions, request(session_id, 2))
+    assert (refused.error, refused.session_id) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, 0)
+    assert begin(sessions, request(session_id, 1)).session_id == session_id
+
+
+def test_unknown_sessions_are_refused() -> None:
+    sessions, session_id = opened(1)
+    assert begin(sessions, request(session_id + 1, 1)).error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert begin(sessions, request(0, 3)).error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_names_and_ids_do_not_mix_in_a_session() -> None:
+    sessions, session_id = opened(1)
+    assert begin(sessions, request(session_id, 1), BY_ID).error == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+
+
+def test_epoch_0_with_an_id_closes_that_session_and_opens_another() -> None:
+    sessions, session_id = opened(1)
+    second = begin(sessions, request(session_id, 0, 2))
+    assert second.session_id not in (0, session_id)
+    assert len(sessions) == 1
+
+
+def test_the_final_epoch_closes_the_session() -> None:
+    sessions, session_id = opened(1)
+    assert begin(sessions, request(session_id, -1, 1)).session_id == 0
+    assert len(sessions) == 0
+
+
+def test_epochs_wrap_to_1() -> None:
+    sessions, session_id = opened(1)
+    sessions._sessions[session_id].epoch = LARGEST_EPOCH
+    assert begin(sessions, request(session_id, LARGEST_EPOCH)).session_id == session_id
+    assert begin(sessions, request(session_id, 1)).session_id == session_id
+
+
+def test_a_full_cache_gives_no_session_until_one_has_long_been_unused() -> None:
+    sessions = FetchSessions(slots=1, eviction_ms=1000)
+    first = begin(sessions, request(0, 0, 1)).session_id
+    assert begin(sessions, request(0, 0, 1), now_ms=999).session_id == 0
+    second = begin(sessions, request(0, 0, 1), now_ms=1000).session_id
+    assert second not in (0, first)
+    assert begin(sessions, request(first, 1)).error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND

@@ -1,0 +1,144 @@
+"""A partition with one replica: what is produced is readable at once, and who waits is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.log.errors import OffsetOutOfRange
+from ottla.log.recovery import open_log
+from ottla.log.topic_config import TopicConfig
+from ottla.records.batch import read_header
+from ottla.records.build import ControlMarker, build_batch, build_marker
+from ottla.records.read import read_records
+from ottla.records.validate import InvalidRecords
+from ottla.replica.partition import FencedLeaderEpoch, Partition, UnknownLeaderEpoch
+from ottla.testing.files import SimulatedFiles
+
+NOW_MS = 1_700_000_000_000
+
+
+class Waiting:
+    def __init__(self) -> None:
+        self.told: list[int] = []
+
+    def advanced(self, partition: Partition, added_bytes: int) -> None:
+        self.told.append(added_bytes)
+
+
+def make(leader_epoch: int = 3, **settings: object) -> Partition:
+    config = TopicConfig(**settings)  # type: ignore[arg-type]
+    log = open_log(SimulatedFiles(), "/data/t-0", config, now_ms=NOW_MS)
+    return Partition("t", 0, bytes(16), log, [1], leader_epoch)
+
+
+@pytest.fixture
+def partition() -> Partition:
+    return make()
+
+
+def produce(partition: Partition, *values: bytes, **producer: int | bool) -> int:
+    batch = build_batch(list(values), timestamp=NOW_MS, **producer)  # type: ignore[arg-type]
+    appended, _ = partition.produce(batch, version=12, has_transactional_id=True, now_ms=NOW_MS)
+    return appended.base_offset
+
+
+def values(partition: Partition, offset: int, *, committed_only: bool = False) -> list[bytes | None]:
+    read = partition.read(offset, 1 << 20, committed_only=committed_only)
+    if read.records is None:
+        return []
+    return [record.value for record in read_records(read.records.read(), start_offset=offset)]
+
+
+def test_what_is_produced_can_be_read_at_once(partition: Partition) -> None:
+    assert produce(partition, b"a", b"b") == 0
+    assert produce(partition, b"c") == 2
+    assert values(partition, 1) == [b"b", b"c"]
+    read = partition.read(0, 1, committed_only=False)
+    assert (read.high_watermark, read.last_stable_offset, read.log_start_offset) == (3, 3, 0)
+    assert read.aborted is None
+
+
+def test_the_leader_epoch_is_in_every_batch(partition: Partition) -> None:
+    produce(partition, b"a")
+    read = partition.read(0, 1000, committed_only=False)
+    assert read.records is not None
+    assert read_header(read.records.read()).leader_epoch == 3
+    assert partition.end_of_epoch(3) == (3, 1)
+
+
+def test_a_time_that_the_topic_stamps_is_told_and_repeated_for_a_duplicate() -> None:
+    partition = make(message_timestamp_type="LogAppendTime")
+    batch = build_batch([b"a"], timestamp=5, producer_id=1, producer_epoch=0, base_sequence=0)
+    _, stamped = partition.produce(bytes(batch), version=12, has_transactional_id=False, now_ms=NOW_MS)
+    again, repeated = partition.produce(bytes(batch), version=12, has_transactional_id=False, now_ms=NOW_MS + 9)
+    assert (stamped, repeated) == (NOW_MS, NOW_MS)
+    assert again.duplicate
+    assert partition.log.end_offset == 1
+
+
+def test_bad_records_change_nothing_and_wake_nobody(partition: Partition) -> None:
+    waiting = Waiting()
+    partition.wait(waiting)
+    with pytest.raises(InvalidRecords):
+        partition.produce(b"no batch", version=12, has_transactional_id=False, now_ms=NOW_MS)
+    assert waiting.told == []
+    assert partition.log.end_offset == 0
+
+
+def test_who_waits_is_told_how_much_came(partition: Partition) -> None:
+    waiting = Waiting()
+    partition.wait(waiting)
+    produce(partition, b"a")
+    assert waiting.told == [partition.log.size_bytes]
+    partition.stop_waiting(waiting)
+    produce(partition, b"b")
+    assert len(waiting.told) == 1
+
+
+def test_epochs_of_the_past_and_of_the_future_are_refused(partition: Partition) -> None:
+    partition.check_epoch(-1)
+    partition.check_epoch(3)
+    with pytest.raises(FencedLeaderEpoch):
+        partition.check_epoch(2)
+    with pytest.raises(UnknownLeaderEpoch):
+        partition.check_epoch(4)
+
+
+def test_a_committed_reader_stops_before_an_open_transaction(partition: Partition) -> None:
+    produce(partition, b"plain")
+    produce(partition, b"open", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    assert values(partition, 0, committed_only=True) == [b"plain"]
+    assert values(partition, 1, committed_only=True) == []
+    assert values(partition, 1) == [b"open"]
+    assert partition.read(0, 1000, committed_only=True).aborted == []
+
+
+def test_a_committed_reader_is_told_what_was_aborted(partition: Partition) -> None:
+    produce(partition, b"open", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    marker = build_marker(ControlMarker(False, 0), producer_id=7, producer_epoch=0, timestamp=NOW_MS)
+    partition.log.append(marker, read_header(marker), 3, NOW_MS)
+    partition.log.advance_high_watermark(2)
+    aborted = partition.read(0, 1000, committed_only=True).aborted
+    assert aborted is not None
+    assert [(entry.producer_id, entry.first_offset) for entry in aborted] == [(7, 0)]
+
+
+def test_a_reader_with_another_past_is_told_where_it_parts(partition: Partition) -> None:
+    produce(partition, b"a", b"b")
+    partition.leader_epoch = 5
+    produce(partition, b"c")
+    assert partition.read(3, 1000, committed_only=False, last_fetched_epoch=5).diverging is None
+    assert partition.read(3, 1000, committed_only=False, last_fetched_epoch=3).diverging == (3, 2)
+    assert partition.read(2, 1000, committed_only=False, last_fetched_epoch=4).diverging == (3, 2)
+    with pytest.raises(OffsetOutOfRange):
+        partition.read(2, 1000, committed_only=False, last_fetched_epoch=9)
+
+
+def test_records_are_deleted_up_to_the_high_watermark_and_no_further(partition: Partition) -> None:
+    produce(partition, b"a", b"b", b"c")
+    assert partition.delete_records(2, NOW_MS) == 2
+    assert partition.delete_records(1, NOW_MS) == 2
+    assert partition.delete_records(-1, NOW_MS) == 3
+    for offset in (4, -2):
+        with pytest.raises(OffsetOutOfRange):
+            partition.delete_records(offset, NOW_MS)
