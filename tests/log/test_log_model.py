@@ -1,5 +1,6 @@
 """Random operations on a log, held against a list of batches after every step."""
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -190,10 +191,19 @@ class LogMachine(RuleBasedStateMachine):
         if is_saved:
             self.saved_log_start = self.log_start
 
-    @rule()
-    def retain(self) -> None:
+    @rule(kept_bytes=st.sampled_from([-1, 500, 1500]))
+    def retain(self, kept_bytes: int) -> None:
+        """What lies before the start of the log goes, and what is too much; nothing that is not replicated."""
+        self.log.reconfigure(replace(self.config, retention_bytes=kept_bytes))
+        size_bytes = self.log.size_bytes
         apply_retention(self.log, self.now_ms)
-        assert self.log.segments[0].base_offset <= self.log_start
+        self.log.reconfigure(self.config)
+        first = self.log.segments[0].base_offset
+        assert first <= max(self.log_start, self.high_watermark)
+        if first > self.log_start:
+            assert kept_bytes <= self.log.size_bytes < size_bytes
+            self.log_start = first
+            self.furthest_start = max(self.furthest_start, first)
 
     @rule(count=st.integers(1, 3))
     def remove_first(self, count: int) -> None:
