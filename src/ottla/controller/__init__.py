@@ -1,0 +1,1 @@
+"""Decisions for the whole cluster, and the store that remembers them."""

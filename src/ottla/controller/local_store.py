@@ -1,0 +1,277 @@
+"""The store in a SQLite file, for the brokers of one machine.
+
+Several processes may use the file at once. A session is a row in the file and a lock beside it that the kernel drops
+with the process, so the nodes of a process that died are found without waiting: when a store is opened, and whenever
+`expire_sessions` is called. Watches are told of the changes that are made through their own store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ottla.controller.store import (
+    ANY_VERSION,
+    Changed,
+    Check,
+    Create,
+    Delete,
+    Node,
+    NodeExists,
+    NodeHasChildren,
+    NodeMissing,
+    Operation,
+    Set,
+    StoreUnusable,
+    VersionChanged,
+    check_path,
+    parent_of,
+)
+
+FORMAT_VERSION = 1
+BUSY_SECONDS = 10.0
+SCHEMA = """
+CREATE TABLE nodes (
+    path TEXT PRIMARY KEY,
+    parent TEXT NOT NULL,
+    data BLOB NOT NULL,
+    version INTEGER NOT NULL,
+    created_in INTEGER NOT NULL,
+    session INTEGER
+) WITHOUT ROWID;
+CREATE INDEX nodes_by_parent ON nodes (parent, path);
+CREATE INDEX nodes_by_session ON nodes (session) WHERE session IS NOT NULL;
+CREATE TABLE sessions (id INTEGER PRIMARY KEY AUTOINCREMENT);
+CREATE TABLE changes (count INTEGER NOT NULL);
+INSERT INTO changes VALUES (0);
+"""
+
+
+class LocalStore:
+    def __init__(self, path: str) -> None:
+        """Open the file, made if it is missing. Its folder must be there."""
+        self._path = path
+        self._watches: dict[str, list[_Watch]] = {}
+        self._session: int | None = None
+        self._session_lock: int | None = None
+        try:
+            self._database = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+            self._database.execute("PRAGMA journal_mode = WAL")
+            self._database.execute("PRAGMA synchronous = FULL")
+            self._prepare()
+        except sqlite3.Error as error:
+            raise StoreUnusable(f"{path}: {error}") from error
+        self.expire_sessions()
+
+    def _prepare(self) -> None:
+        with self._transaction():
+            (version,) = self._database.execute("PRAGMA user_version").fetchone()
+            if version == 0:
+                for statement in SCHEMA.split(";"):
+                    self._database.execute(statement)
+                self._database.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+            elif version != FORMAT_VERSION:
+                raise StoreUnusable(f"{self._path}: format {version} is not known here, only {FORMAT_VERSION}")
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """The one writer among all processes; on the disk at the end, or as if it had never begun."""
+        self._database.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._database.execute("COMMIT")
+        except BaseException:
+            if self._database.in_transaction:
+                self._database.execute("ROLLBACK")
+            raise
+
+    # Reading
+
+    def get(self, path: str) -> Node:
+        check_path(path)
+        row = self._database.execute(
+            "SELECT data, version, created_in, session IS NOT NULL FROM nodes WHERE path = ?", (path,)
+        ).fetchone()
+        if row is None:
+            raise NodeMissing(path)
+        return _node(*row)
+
+    def children(self, path: str) -> list[str]:
+        if path:
+            self.get(path)
+        rows = self._database.execute("SELECT path FROM nodes WHERE parent = ? ORDER BY path", (path,))
+        return [child[len(path) + 1 :] for (child,) in rows]
+
+    def tree(self, path: str) -> dict[str, Node]:
+        rows = self._database.execute(
+            "SELECT path, data, version, created_in, session IS NOT NULL FROM nodes "
+            "WHERE path > ? AND path < ? ORDER BY path",
+            (f"{path}/", f"{path}0"),  # 0 is the character after the slash
+        )
+        return {found: _node(*rest) for found, *rest in rows}
+
+    # Changing
+
+    def commit(self, operations: Sequence[Operation]) -> None:
+        changed: dict[str, None] = {}  # the paths to tell watches of, each once
+        with self._refusing_unusable(), self._transaction():
+            (number,) = self._database.execute("UPDATE changes SET count = count + 1 RETURNING count").fetchone()
+            for operation in operations:
+                self._apply(operation, number, changed)
+        self._tell(changed)
+
+    @contextlib.contextmanager
+    def _refusing_unusable(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StoreUnusable(f"{self._path}: {error}") from error
+
+    def _apply(self, operation: Operation, number: int, changed: dict[str, None]) -> None:
+        check_path(operation.path)
+        match operation:
+            case Create():
+                self._create(operation, number)
+                changed[parent_of(operation.path)] = None
+            case Set(path, data, version):
+                condition, values = _condition(path, version)
+                statement = f"UPDATE nodes SET data = ?, version = version + 1 WHERE {condition}"
+                self._change(path, statement, (data, *values))
+            case Delete(path, version):
+                if self._has_children(path):
+                    raise NodeHasChildren(path)
+                condition, values = _condition(path, version)
+                self._change(path, f"DELETE FROM nodes WHERE {condition}", values)
+                changed[parent_of(path)] = None
+            case Check(path, version):
+                if self.get(path).version != version:
+                    raise VersionChanged(path)
+                return
+        changed[operation.path] = None
+
+    def _create(self, operation: Create, number: int) -> None:
+        path, data, is_ephemeral = operation
+        parent = parent_of(path)
+        if parent:
+            row = self._database.execute("SELECT session FROM nodes WHERE path = ?", (parent,)).fetchone()
+            if row is None:
+                raise NodeMissing(parent)
+            if row[0] is not None:
+                raise NodeHasChildren(f"{parent} is ephemeral")
+        session = self._open_session() if is_ephemeral else None
+        try:
+            self._database.execute("INSERT INTO nodes VALUES (?, ?, ?, 0, ?, ?)", (path, parent, data, number, session))
+        except sqlite3.IntegrityError:
+            raise NodeExists(path) from None
+
+    def _change(self, path: str, statement: str, values: tuple[object, ...]) -> None:
+        if self._database.execute(statement, values).rowcount == 0:
+            self.get(path)  # that it is missing comes first
+            raise VersionChanged(path)
+
+    def _has_children(self, path: str) -> bool:
+        found = self._database.execute("SELECT 1 FROM nodes WHERE parent = ? LIMIT 1", (path,))
+        return found.fetchone() is not None
+
+    # Watching
+
+    def watch(self, path: str, changed: Changed) -> _Watch:
+        watch = _Watch(self._watches, path, changed)
+        self._watches.setdefault(path, []).append(watch)
+        return watch
+
+    def _tell(self, changed: dict[str, None]) -> None:
+        for path in changed if self._watches else ():
+            for watch in list(self._watches.get(path, ())):
+                watch.changed(path)
+
+    # Sessions
+
+    def _lock_path(self, session: int) -> str:
+        return f"{self._path}-session-{session}"
+
+    def _open_session(self) -> int:
+        """The session of this store, begun by its first ephemeral node."""
+        if self._session is None or not self._session_exists(self._session):
+            (session,) = self._database.execute("INSERT INTO sessions DEFAULT VALUES RETURNING id").fetchone()
+            self._release_session_lock()
+            # Locked before the row can be seen by others: from then on a free lock means a dead session.
+            descriptor = os.open(self._lock_path(session), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._session, self._session_lock = session, descriptor
+        return self._session
+
+    def _session_exists(self, session: int) -> bool:
+        """False after the change that would have begun it was undone."""
+        return self._database.execute("SELECT 1 FROM sessions WHERE id = ?", (session,)).fetchone() is not None
+
+    def _release_session_lock(self) -> None:
+        if self._session is not None and self._session_lock is not None:
+            Path(self._lock_path(self._session)).unlink(missing_ok=True)
+            os.close(self._session_lock)
+        self._session = self._session_lock = None
+
+    def expire_sessions(self) -> None:
+        """Remove the ephemeral nodes of processes that are no more."""
+        rows = self._database.execute("SELECT id FROM sessions").fetchall()
+        for (session,) in rows:
+            if session != self._session and self._is_dead(session):
+                self._end_session(session)
+                Path(self._lock_path(session)).unlink(missing_ok=True)
+
+    def _is_dead(self, session: int) -> bool:
+        try:
+            descriptor = os.open(self._lock_path(session), os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return True
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(descriptor)
+        return True
+
+    def _end_session(self, session: int) -> None:
+        changed: dict[str, None] = {}
+        with self._refusing_unusable(), self._transaction():
+            rows = self._database.execute("DELETE FROM nodes WHERE session = ? RETURNING path", (session,))
+            for (path,) in rows.fetchall():
+                changed[parent_of(path)] = changed[path] = None
+            self._database.execute("DELETE FROM sessions WHERE id = ?", (session,))
+        self._tell(changed)
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._end_session(self._session)
+            self._release_session_lock()
+        self._watches.clear()
+        self._database.close()
+
+
+class _Watch:
+    def __init__(self, watches: dict[str, list[_Watch]], path: str, changed: Changed) -> None:
+        self._watches = watches
+        self._path = path
+        self.changed = changed
+
+    def cancel(self) -> None:
+        watches = self._watches.get(self._path, [])
+        if self in watches:
+            watches.remove(self)
+            if not watches:
+                del self._watches[self._path]
+
+
+def _condition(path: str, version: int) -> tuple[str, tuple[object, ...]]:
+    if version == ANY_VERSION:
+        return "path = ?", (path,)
+    return "path = ? AND version = ?", (path, version)
+
+
+def _node(data: bytes, version: int, created_in: int, is_ephemeral: int) -> Node:
+    return Node(data, version, created_in, bool(is_ephemeral))

@@ -1,0 +1,108 @@
+"""Random commits against a dictionary: same nodes, same refusals, also after the file is opened again."""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from ottla.controller.local_store import LocalStore
+from ottla.controller.store import (
+    ANY_VERSION,
+    Check,
+    Create,
+    Delete,
+    NodeExists,
+    NodeHasChildren,
+    NodeMissing,
+    Operation,
+    Set,
+    StoreError,
+    VersionChanged,
+    parent_of,
+)
+
+Nodes = dict[str, tuple[bytes, int, bool]]
+PATHS = st.sampled_from(["/a", "/b", "/a/a", "/a/b", "/a/a/a", "/a-", "/ab"])
+VERSIONS = st.sampled_from([ANY_VERSION, 0, 1, 2])
+DATA = st.binary(max_size=2)
+OPERATIONS = st.one_of(
+    st.builds(Create, PATHS, DATA, st.booleans()),
+    st.builds(Set, PATHS, DATA, VERSIONS),
+    st.builds(Delete, PATHS, VERSIONS),
+    st.builds(Check, PATHS, st.integers(0, 2)),
+)
+
+
+def apply(nodes: Nodes, operation: Operation) -> None:
+    path = operation.path
+    if isinstance(operation, Create):
+        parent = parent_of(path)
+        if parent and parent not in nodes:
+            raise NodeMissing
+        if parent and nodes[parent][2]:
+            raise NodeHasChildren
+        if path in nodes:
+            raise NodeExists
+        nodes[path] = operation.data, 0, operation.is_ephemeral
+        return
+    if isinstance(operation, Delete) and any(parent_of(other) == path for other in nodes):
+        raise NodeHasChildren
+    if path not in nodes:
+        raise NodeMissing
+    _, version, is_ephemeral = nodes[path]
+    if operation.version not in (ANY_VERSION, version):
+        raise VersionChanged
+    if isinstance(operation, Set):
+        nodes[path] = operation.data, version + 1, is_ephemeral
+    elif isinstance(operation, Delete):
+        del nodes[path]
+
+
+def refusal_of(commit: Callable[[], object]) -> type[StoreError] | None:
+    try:
+        commit()
+    except StoreError as error:
+        return type(error)
+    return None
+
+
+class StoreAgainstModel(RuleBasedStateMachine):
+    @initialize()
+    def begin(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = str(Path(self.folder.name) / "store.sqlite")
+        self.store = LocalStore(self.path)
+        self.nodes: Nodes = {}
+
+    @rule(operations=st.lists(OPERATIONS, min_size=1, max_size=4))
+    def commit(self, operations: Sequence[Operation]) -> None:
+        nodes = dict(self.nodes)
+        expected = refusal_of(lambda: [apply(nodes, operation) for operation in operations])
+        assert refusal_of(lambda: self.store.commit(operations)) is expected
+        if expected is None:
+            self.nodes = nodes
+
+    @rule()
+    def open_again(self) -> None:
+        self.store.close()
+        self.store = LocalStore(self.path)
+        self.nodes = {path: node for path, node in self.nodes.items() if not node[2]}
+
+    @invariant()
+    def same_nodes(self) -> None:
+        found = {path: (node.data, node.version, node.is_ephemeral) for path, node in self.store.tree("").items()}
+        assert found == self.nodes
+        for path in ("", *self.nodes):
+            below = sorted(other for other in self.nodes if parent_of(other) == path)
+            assert self.store.children(path) == [other.rpartition("/")[2] for other in below]
+
+    def teardown(self) -> None:
+        self.store.close()
+        self.folder.cleanup()
+
+
+TestStoreAgainstModel = StoreAgainstModel.TestCase
+TestStoreAgainstModel.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
