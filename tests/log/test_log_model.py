@@ -282,13 +282,7 @@ class LogMachine(RuleBasedStateMachine):
         self.open()
         end_offset = self.log.end_offset
         assert self.flushed <= end_offset <= max(self.end_offset, self.saved_log_start)
-        if self.saved_log_start == end_offset and not any(segment.size_bytes for segment in self.log.segments):
-            flushed = self.flushed
-            self.lose_everything(end_offset)
-            self.flushed = flushed
-        else:
-            self.cut([batch for batch in self.batches if batch.header.next_offset <= end_offset], self.log_start)
-            self.end_offset = end_offset
+        self.cut([batch for batch in self.batches if batch.header.next_offset <= end_offset], end_offset)
         self.settle()
 
     def settle(self) -> None:
