@@ -7,9 +7,18 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ottla.broker.background import Background
+from ottla.broker.catalog import Catalog
+from ottla.broker.config_layers import BrokerSettings
+from ottla.broker.connection import Limits
+from ottla.broker.dispatch import Dispatch
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.loop import Loop
+from ottla.broker.metrics import Metrics
+from ottla.broker.quotas import Quotas
+from ottla.broker.server import Server
 from ottla.broker.topics import Topics
+from ottla.controller.local_store import LocalStore
 from ottla.log.commit import GroupCommit, Round
 from ottla.log.files import Files
 from ottla.log.housekeeping import Housekeeping
@@ -17,30 +26,91 @@ from ottla.log.manager import LogManager
 from ottla.wire.header import RequestHeader
 
 if TYPE_CHECKING:
+    from ottla.broker.dispatch import Context
     from ottla.replica.partition import Partition
 
 logger = logging.getLogger("ottla.broker")
+
+STORE = "cluster.sqlite"
 
 
 class Broker:
     """Everything that belongs to one broker and its one thread."""
 
-    def __init__(self, loop: Loop, files: Files, folder: str, *, node_id: int = 1, syncs: bool = False) -> None:
+    def __init__(
+        self, loop: Loop, files: Files, folder: str, settings: BrokerSettings | None = None, *, syncs: bool = False
+    ) -> None:
+        """`syncs`: acknowledge only what is on the disk."""
         self.loop = loop
-        self.node_id = node_id
+        self.settings = settings or BrokerSettings()
+        self.node_id = self.settings.config.node_id
         self.waits_for_disk = syncs
         self.topics = Topics()
         self.logs = LogManager(files, folder)
-        self.fetch_sessions = FetchSessions()
+        self.fetch_sessions = FetchSessions(self.settings.config.max_incremental_fetch_session_cache_slots)
+        self.quotas = Quotas()
+        self.metrics = Metrics()
+        self.catalog: Catalog | None = None
+        self.server: Server | None = None
+        self.advertised_host, self.advertised_port = "", 0
+        self._background: Background | None = None
         self._commit = GroupCommit()
         self._round: Round | None = None
-        self._housekeeping: Housekeeping | None = None
+
+    def start(self, host: str, port: int) -> None:
+        """Open the data, then listen; port 0 takes any that is free."""
+        config = self.settings.config
+        self.logs.take_folder()
+        store = LocalStore(f"{self.logs.folder}/{STORE}")
+        self.catalog = Catalog(store, self.logs, self.topics, self.settings, self.node_id, self.clock_ms)
+        self.catalog.open()
+        self.server = Server(
+            self.loop,
+            host,
+            port,
+            Dispatch(self).handle,
+            limits=Limits(max_frame_bytes=config.socket_request_max_bytes),
+            max_connections=config.max_connections,
+            max_connections_per_ip=config.max_connections_per_ip,
+        )
+        self.advertised_host, self.advertised_port = host, self.server.port
+        housekeeping = Housekeeping(
+            self.logs,
+            self.clock_ms,
+            retention_interval_ms=config.log_retention_check_interval_ms,
+            compaction_interval_ms=config.log_cleaner_backoff_ms,
+            checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
+        )
+        self._background = Background(self.loop, housekeeping)
+
+    def stop(self) -> None:
+        """Let go of the clients, then close the data in good order."""
+        if self._background is not None:
+            self._background.stop()
+        if self.server is not None:
+            self.server.close()
+        if self.catalog is not None:
+            self.catalog.close()
+        self.logs.close(self.clock_ms())
+
+    @property
+    def cluster_id(self) -> str:
+        return "" if self.catalog is None else self.catalog.cluster_id
 
     def clock_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
+    def throttle(self, kind: str, context: Context, amount: int) -> int:
+        """Count what a client used, and hold it back if that was too much; for how many milliseconds."""
+        throttle_ms = self.quotas.charge(kind, context.client_id, amount, self.clock_ms())
+        if throttle_ms:
+            self.metrics.throttled_ms[kind] += throttle_ms
+            context.connection.mute(throttle_ms / 1000)
+        return throttle_ms
+
     def report_bug(self, header: RequestHeader) -> None:
         """A handler failed in a way nobody thought of: say all that is known, once."""
+        self.metrics.failures += 1
         logger.exception("%s v%d from %r failed", header.api.name, header.version, header.client_id)
 
     # Waiting for the disk

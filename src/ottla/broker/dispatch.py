@@ -34,11 +34,12 @@ class Handler(Protocol):
 class Context:
     """One request under way: who asked, how, and the place of the answer."""
 
-    __slots__ = ("_slot", "connection", "header")
+    __slots__ = ("_slot", "connection", "header", "size_bytes")
 
-    def __init__(self, connection: Connection, slot: Slot, header: RequestHeader) -> None:
+    def __init__(self, connection: Connection, slot: Slot, header: RequestHeader, size_bytes: int) -> None:
         self.connection = connection
         self.header = header
+        self.size_bytes = size_bytes
         self._slot = slot
 
     @property
@@ -85,11 +86,14 @@ class Dispatch:
         except ProtocolError as error:
             connection.close(str(error))
             return
-        context = Context(connection, connection.expect_answer(), header)
+        context = Context(connection, connection.expect_answer(), header, len(frame))
+        broker = self._broker
+        broker.metrics.requests[header.api.name] += 1
+        broker.metrics.received_bytes += len(frame)
         try:
-            response = handler(self._broker, request, context)
+            response = handler(broker, request, context)
         except Exception:
-            self._broker.report_bug(header)
+            broker.report_bug(header)
             connection.close("the broker failed")
             return
         if response is not None:

@@ -20,7 +20,7 @@ from ottla.log.checkpoint import (
     read_offsets,
 )
 from ottla.log.errors import StorageFailed
-from ottla.log.files import Files
+from ottla.log.files import Files, Lock
 from ottla.log.log import Log
 from ottla.log.recovery import Recovered, open_log
 from ottla.log.topic_config import TopicConfig
@@ -45,12 +45,12 @@ class LogManager:
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         self.recovered: dict[TopicPartition, Recovered] = {}
         self.unreadable: dict[str, str] = {}  # checkpoint files that were not understood, and why
+        self._lock: Lock | None = None
         self._doomed_folders: list[tuple[int, str]] = []
 
     def open(self, config_for: ConfigFor, now_ms: int) -> None:
-        """Take the folder (made if missing) and open all logs in it, healing what a crash left behind."""
-        self.files.make_folder(self.folder)
-        self._lock = self.files.lock(self._path(LOCK))
+        """Take the folder, if that is not done yet, and open all logs in it, healing what a crash left behind."""
+        self.take_folder()
         clean = self.files.exists(self._path(CLEAN_SHUTDOWN))
         recovery_points = self._read_checkpoint(RECOVERY_POINTS)
         log_starts = self._read_checkpoint(LOG_STARTS)
@@ -76,6 +76,17 @@ class LogManager:
             log.advance_high_watermark(high_watermarks.get(partition, log.log_start_offset))
             if recovered.scanned_bytes or recovered.faults:
                 self.recovered[partition] = recovered
+
+    def take_folder(self) -> None:
+        """Make the folder if it is missing, and lock it; OSError when another process has it."""
+        if self._lock is None:
+            self.files.make_folder(self.folder)
+            self._lock = self.files.lock(self._path(LOCK))
+
+    def _release_folder(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
     def _path(self, name: str) -> str:
         return f"{self.folder}/{name}"
@@ -185,8 +196,8 @@ class LogManager:
             self.write_checkpoint(name)
         if not failed:
             self.files.replace(self._path(CLEAN_SHUTDOWN), b'{"version":0,"brokerEpoch":-1}')
-        self._lock.release()
+        self._release_folder()
 
     def abandon(self) -> None:
         """Let go of the folder as a crash would: nothing is written, the next opening scans."""
-        self._lock.release()
+        self._release_folder()

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from ottla.broker.fetch_sessions import Fetching, Key, Wanted
+from ottla.broker.quotas import CONSUMER_BYTE_RATE
 from ottla.log.errors import LogError
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import (
@@ -142,6 +143,17 @@ class Fetch:
     # Answering
 
     def response(self) -> FetchResponse:
+        session_id = self._fetching.session_id
+        throttle_ms = self._broker.throttle(CONSUMER_BYTE_RATE, self._context, self._found_bytes)
+        if throttle_ms:
+            # Nothing is given now, so nothing was used; the client asks again when its time has come.
+            now_ms = self._broker.clock_ms()
+            self._broker.quotas.refund(CONSUMER_BYTE_RATE, self._context.client_id, self._found_bytes, now_ms)
+            return FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id, responses=[])
+        self._broker.metrics.fetched_bytes += self._found_bytes
+        return FetchResponse(session_id=session_id, responses=self._topics())
+
+    def _topics(self) -> list[FetchableTopicResponse]:
         topics: OrderedDict[str | bytes, FetchableTopicResponse] = OrderedDict()
         for key, wanted, data in self._found:
             if self._fetching.is_incremental and not _is_news(wanted, data):
@@ -157,7 +169,7 @@ class Fetch:
             topic.partitions.append(data)
             if self._fetching.is_incremental and data.records:
                 self._fetching.wanted.move_to_end(key)  # others come first the next time
-        return FetchResponse(session_id=self._fetching.session_id, responses=list(topics.values()))
+        return list(topics.values())
 
 
 def _is_news(wanted: Wanted, data: PartitionData) -> bool:

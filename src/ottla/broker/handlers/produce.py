@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from ottla.broker.quotas import PRODUCER_BYTE_RATE
 from ottla.log.errors import LogError
 from ottla.records.validate import InvalidRecords
 from ottla.wire.errors import ErrorCode
@@ -34,7 +35,8 @@ FIRST_VERSION_WITH_TOPIC_IDS = 13
 def handle(broker: Broker, request: ProduceRequest, context: Context) -> ProduceResponse | None:
     produced = Produced(broker, request, context.version)
     topics = [produced.topic(topic) for topic in request.topic_data]
-    response = ProduceResponse(responses=topics)
+    throttle_ms = broker.throttle(PRODUCER_BYTE_RATE, context, context.size_bytes)
+    response = ProduceResponse(responses=topics, throttle_time_ms=throttle_ms)
     if request.acks == 0:
         if produced.failed:
             context.close("a produce request without acknowledgement failed")
@@ -92,6 +94,7 @@ class Produced:
             log_start_offset = partition.log.log_start_offset
             return self._refused(data.index, ErrorCode(refusal.code), str(refusal), log_start_offset)
         self.to_sync.append((partition, appended.last_offset + 1))
+        self._broker.metrics.produced_bytes += len(cast("Buffer", data.records))
         return PartitionProduceResponse(
             index=data.index,
             error_code=0,

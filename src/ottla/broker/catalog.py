@@ -1,0 +1,293 @@
+"""Brings decisions into being on this broker: topics from the store to logs in the data folder.
+
+The store is the truth, and comes first in every change. What a crash leaves between the two is put right when the
+catalog opens: a folder that is missing is made, and one that the store does not know is put aside, never deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ottla.broker.config_layers import BrokerSettings
+from ottla.broker.topics import Topic, Topics
+from ottla.controller import layout
+from ottla.controller.cluster import Cluster
+from ottla.controller.layout import BrokerNode, PartitionState, StoredTopic, TopicNode
+from ottla.controller.refusal import Refusal
+from ottla.controller.store import Create, Delete, Operation, Set, Store
+from ottla.controller.topics import (
+    Defaults,
+    Deletion,
+    DeletionDecision,
+    NewPartitions,
+    NewTopic,
+    decide_creations,
+    decide_deletions,
+    decide_expansions,
+)
+from ottla.log.errors import StorageFailed
+from ottla.log.manager import LogManager
+from ottla.log.topic_config import TopicConfig
+from ottla.replica.partition import Partition
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.create_partitions import CreatePartitionsTopic
+from ottla.wire.messages.create_topics import CreatableTopic
+from ottla.wire.messages.delete_topics import DeleteTopicState
+from ottla.wire.uuids import uuid_text
+
+logger = logging.getLogger("ottla.broker")
+
+STRAY_FOLDER = "-stray"
+LONGEST_FOLDER_NAME = 255
+
+
+class Catalog:
+    def __init__(
+        self,
+        store: Store,
+        logs: LogManager,
+        topics: Topics,
+        settings: BrokerSettings,
+        node_id: int,
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self.store = store
+        self.cluster = Cluster([node_id])
+        self.cluster_id = ""
+        self._logs = logs
+        self._topics = topics
+        self._settings = settings
+        self._node_id = node_id
+        self._clock_ms = clock_ms
+        self._random = random.Random()
+
+    # Opening
+
+    def open(self) -> None:
+        """Read the store, open the logs, and make the two agree."""
+        self.store.commit(layout.prepare_operations(self.store))
+        self.cluster_id = self._read_cluster_id()
+        self.read_settings()
+        stored = layout.read_topics_and_states(self.store)
+        overrides = layout.read_configs(self.store, layout.TOPIC_CONFIGS)
+        self._logs.open(lambda topic: self._topic_config(overrides.get(topic, {})), self._clock_ms())
+        self._put_strays_aside(stored)
+        stored = self._lead_anew(stored)
+        for name, topic in stored.items():
+            self.cluster.add(name, topic.node)
+            self._open_topic(name, topic, overrides.get(name, {}))
+
+    def _read_cluster_id(self) -> str:
+        """The id of the cluster; made up by the first who asks, together with what every new cluster has."""
+        node = layout.find(self.store, layout.CLUSTER_ID)
+        if node is None:
+            cluster_id = uuid_text(uuid.uuid4().bytes)
+            config = {"min.insync.replicas": str(self._settings.topic_defaults.topic({}).min_insync_replicas)}
+            self.store.commit(
+                [
+                    Create(layout.CLUSTER_ID, layout.encode_cluster_id(cluster_id)),
+                    Create(layout.broker_config_path(None), layout.encode_config(config)),
+                ]
+            )
+            return cluster_id
+        return layout.decode_cluster_id(node.data)
+
+    def read_settings(self) -> None:
+        """Go by the broker settings that the store has."""
+        configs = layout.read_configs(self.store, layout.BROKER_CONFIGS)
+        self._settings.set_dynamic(configs.get(layout.DEFAULT_ENTITY, {}), configs.get(str(self._node_id), {}))
+
+    def _topic_config(self, overrides: Mapping[str, str]) -> TopicConfig:
+        return self._settings.topic_defaults.topic(overrides)
+
+    def _put_strays_aside(self, stored: Mapping[str, StoredTopic]) -> None:
+        for name, index in list(self._logs.logs):
+            topic = stored.get(name)
+            if topic is None or index >= len(topic.node.replicas):
+                self._put_aside(name, index, "the store does not know it")
+            elif self._logs.topic_id(name, index) not in (None, topic.node.topic_id):
+                self._put_aside(name, index, "it belongs to another topic of this name")
+
+    def _put_aside(self, name: str, index: int, why: str) -> None:
+        log = self._logs.logs.pop((name, index))
+        self._logs.cleaner_offsets.pop((name, index), None)
+        suffix = f".{uuid.uuid4().hex}{STRAY_FOLDER}"
+        aside = os.fsdecode(f"{name}-{index}"[: LONGEST_FOLDER_NAME - len(suffix)] + suffix)
+        self._logs.files.rename(log.folder, f"{self._logs.folder}/{aside}")
+        logger.warning("the folder %s-%d is put aside as %s: %s", name, index, aside, why)
+
+    def _lead_anew(self, stored: Mapping[str, StoredTopic]) -> dict[str, StoredTopic]:
+        """Lead in a new epoch: after a crash the log may end sooner, and readers can tell by the epoch."""
+        operations: list[Operation] = []
+        led: dict[str, StoredTopic] = {}
+        for name, topic in stored.items():
+            states = [
+                PartitionState(self._node_id, state.leader_epoch + 1, state.in_sync, state.controller_epoch)
+                for state in topic.states
+            ]
+            operations += [
+                Set(layout.state_path(name, index), layout.encode_state(state)) for index, state in enumerate(states)
+            ]
+            led[name] = StoredTopic(topic.node, states)
+        if operations:
+            self.store.commit(operations)
+        return led
+
+    def _open_topic(self, name: str, topic: StoredTopic, overrides: dict[str, str]) -> None:
+        partitions = self._open_partitions(name, topic.node, 0, topic.states, self._topic_config(overrides))
+        self._topics.add(Topic(name, topic.node.topic_id, partitions, overrides))
+
+    def _open_partitions(
+        self, name: str, topic: TopicNode, first: int, states: Sequence[PartitionState], config: TopicConfig
+    ) -> list[Partition]:
+        """The partitions from the index `first` on; a log that is not there is made."""
+        partitions = []
+        now_ms = self._clock_ms()
+        for index, state in enumerate(states, first):
+            log = self._logs.logs.get((name, index))
+            if log is None:
+                log = self._logs.create(name, index, config, now_ms, topic.topic_id)
+            replicas = topic.replicas[index]
+            partitions.append(Partition(name, index, topic.topic_id, log, replicas, state.leader_epoch))
+        return partitions
+
+    def register(self, broker: BrokerNode) -> None:
+        """Tell the others that this broker is there, for as long as its store is open."""
+        path = layout.broker_path(self._node_id)
+        self.store.commit([Create(path, layout.encode_broker(broker), is_ephemeral=True)])
+
+    # Topics come and go
+
+    def _defaults(self) -> Defaults:
+        config = self._settings.config
+        return Defaults(self._settings.topic_defaults, config.num_partitions, config.default_replication_factor)
+
+    def create_topics(
+        self, asked: Sequence[CreatableTopic], *, validate_only: bool = False
+    ) -> dict[str, NewTopic | Refusal]:
+        """Decide on a request, and create what may be: in the store all at once, then the logs."""
+        decisions = decide_creations(
+            self.cluster, asked, self._defaults(), self._random, lambda: uuid.uuid4().bytes
+        )
+        if not validate_only:
+            created = [decision for decision in decisions.values() if isinstance(decision, NewTopic)]
+            operations = [
+                operation
+                for topic in created
+                for operation in layout.topic_operations(topic.name, topic.node, topic.overrides)
+            ]
+            if operations:
+                self.store.commit(operations)
+            for topic in created:
+                self.cluster.add(topic.name, topic.node)
+                try:
+                    self._open_topic(topic.name, _new_topic(topic.node), topic.overrides)
+                except StorageFailed as failure:
+                    logger.warning("topic %s cannot be created: %s", topic.name, failure)
+                    self._delete([topic.name])
+                    decisions[topic.name] = Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
+        return decisions
+
+    def delete_topics(self, asked: Sequence[DeleteTopicState]) -> list[DeletionDecision]:
+        decisions = decide_deletions(self.cluster, asked)
+        self._delete([answer.decision.name for answer in decisions if isinstance(answer.decision, Deletion)])
+        return decisions
+
+    def _delete(self, names: Iterable[str]) -> None:
+        operations: list[Operation] = []
+        for name in names:
+            for index in range(len(self.cluster.topics[name].replicas)):
+                operations += [Delete(layout.state_path(name, index)), Delete(layout.partition_path(name, index))]
+            operations += [
+                Delete(layout.partitions_path(name)),
+                Delete(layout.topic_path(name)),
+                Delete(layout.topic_config_path(name)),
+            ]
+        if not operations:
+            return
+        self.store.commit(operations)
+        for name in names:
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        """Take a topic that the store no longer has out of service, and its logs off the disk."""
+        node = self.cluster.remove(name)
+        topic = self._topics.remove(name) if name in self._topics.by_name else None
+        for index in range(len(node.replicas)):
+            if (name, index) in self._logs.logs:
+                self._delete_log(name, index)
+        for partition in topic.partitions if topic is not None else ():
+            partition.wake_all()
+
+    def _delete_log(self, name: str, index: int) -> None:
+        try:
+            self._logs.delete(name, index, self._clock_ms())
+        except OSError as error:
+            # It is out of service all the same, and the next start puts the folder aside.
+            logger.warning("the folder of the deleted partition %s-%d stays: %s", name, index, error)
+
+    def create_partitions(
+        self, asked: Sequence[CreatePartitionsTopic], *, validate_only: bool = False
+    ) -> dict[str, NewPartitions | Refusal]:
+        decisions = decide_expansions(self.cluster, asked, self._random)
+        if not validate_only:
+            added = [decision for decision in decisions.values() if isinstance(decision, NewPartitions)]
+            operations: list[Operation] = []
+            for name, first, replicas in added:
+                operations.append(Set(layout.topic_path(name), layout.encode_topic(self._expanded(name, replicas))))
+                operations += layout.partition_operations(name, first, replicas)
+            if operations:
+                self.store.commit(operations)
+            for name, first, replicas in added:
+                self._expand(name, first, replicas)
+        return decisions
+
+    def _expanded(self, name: str, replicas: list[list[int]]) -> TopicNode:
+        node = self.cluster.topics[name]
+        return TopicNode(node.topic_id, node.replicas + replicas)
+
+    def _expand(self, name: str, first: int, replicas: list[list[int]]) -> None:
+        node = self._expanded(name, replicas)
+        self.cluster.replace(name, node)
+        topic = self._topics.by_name[name]
+        states = _first_states(replicas)
+        topic.partitions += self._open_partitions(name, node, first, states, self._topic_config(topic.overrides))
+
+    # Configurations
+
+    def set_topic_configs(self, overrides: Mapping[str, dict[str, str]]) -> None:
+        """Give topics other configurations, which were checked before, in place of those they have."""
+        self.store.commit(
+            [Set(layout.topic_config_path(name), layout.encode_config(texts)) for name, texts in overrides.items()]
+        )
+        for name, texts in overrides.items():
+            self._topics.by_name[name].overrides = texts
+            self._reconfigure(self._topics.by_name[name])
+
+    def set_broker_configs(self, node_id: int | None, texts: Mapping[str, str]) -> None:
+        """Give this broker, or with None all brokers, other settings; topics may have other fallbacks then."""
+        self.store.commit([layout.write_config(self.store, layout.broker_config_path(node_id), texts)])
+        self.read_settings()
+        for topic in self._topics:
+            self._reconfigure(topic)
+
+    def _reconfigure(self, topic: Topic) -> None:
+        config = self._topic_config(topic.overrides)
+        for partition in topic.partitions:
+            if partition.log.config is not config:
+                partition.log.reconfigure(config)
+
+    def close(self) -> None:
+        self.store.close()
+
+
+def _new_topic(node: TopicNode) -> StoredTopic:
+    return StoredTopic(node, _first_states(node.replicas))
+
+
+def _first_states(replicas: Iterable[list[int]]) -> list[PartitionState]:
+    return [PartitionState(brokers[0], 0, brokers) for brokers in replicas]

@@ -1,0 +1,245 @@
+"""The broker's settings: Kafka 4.3's names, kinds, defaults and checks.
+
+`BrokerConfig` is what the broker reads. The settings that topics fall back on are not repeated here: they come from
+the topics' own. What Ottla only keeps is in config_kept.py, and config_layers.py tells where a value comes from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.config import Check, Definition, Kind, ListOf, Synonym, Value, at_least, definitions_of, setting
+from ottla.log.topic_config import TOPIC_SETTINGS
+
+MOST_INT = (1 << 31) - 1
+
+
+def own(name: str, kind: Kind, default: Value, documentation: str, *, check: Check | None = None) -> Any:
+    """A setting that takes its value from the broker's layers by its own name."""
+    return setting(name, kind, default, documentation, check=check, synonyms=name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    node_id: int = own(
+        "node.id", Kind.INT, 1, "The number of this broker, which no other one of the cluster has.", check=at_least(0)
+    )
+    broker_rack: str | None = own(
+        "broker.rack",
+        Kind.STRING,
+        None,
+        "Where the broker stands, told to clients.",
+    )
+    listeners: tuple[str, ...] = own(
+        "listeners",
+        Kind.LIST,
+        ("PLAINTEXT://:9092",),
+        "Where the broker listens: one PLAINTEXT://host:port. No host means all of them, port 0 any free one.",
+        check=ListOf(may_be_empty=False),
+    )
+    advertised_listeners: tuple[str, ...] | None = own(
+        "advertised.listeners",
+        Kind.LIST,
+        None,
+        "Where clients are told to connect; without it, where the broker listens.",
+    )
+    log_dirs: tuple[str, ...] | None = own(
+        "log.dirs",
+        Kind.LIST,
+        None,
+        "The folder of the data; without it, log.dir.",
+    )
+    log_dir: tuple[str, ...] = own(
+        "log.dir",
+        Kind.LIST,
+        ("/tmp/kafka-logs",),
+        "The folder of the data, if log.dirs is not set.",
+    )
+    num_partitions: int = own(
+        "num.partitions",
+        Kind.INT,
+        1,
+        "How many partitions a topic gets where nobody says how many.",
+        check=at_least(1),
+    )
+    default_replication_factor: int = own(
+        "default.replication.factor",
+        Kind.INT,
+        1,
+        "How many replicas a partition gets where nobody says how many.",
+        check=at_least(1),
+    )
+    auto_create_topics_enable: bool = own(
+        "auto.create.topics.enable",
+        Kind.BOOLEAN,
+        True,
+        "Whether asking for the metadata of a topic that is not there creates it.",
+    )
+    delete_topic_enable: bool = own(
+        "delete.topic.enable",
+        Kind.BOOLEAN,
+        True,
+        "Whether topics can be deleted.",
+    )
+    fetch_max_bytes: int = own(
+        "fetch.max.bytes",
+        Kind.INT,
+        57_671_680,
+        "The most bytes that the answer to one fetch carries, unless its first batch alone is larger.",
+        check=at_least(1024),
+    )
+    max_incremental_fetch_session_cache_slots: int = own(
+        "max.incremental.fetch.session.cache.slots",
+        Kind.INT,
+        1000,
+        "How many incremental fetch sessions the broker remembers.",
+        check=at_least(0),
+    )
+    max_request_partition_size_limit: int = own(
+        "max.request.partition.size.limit",
+        Kind.INT,
+        2000,
+        "The most partitions in one answer to DescribeTopicPartitions.",
+        check=at_least(1),
+    )
+    socket_request_max_bytes: int = own(
+        "socket.request.max.bytes",
+        Kind.INT,
+        104_857_600,
+        "The largest request that is taken; a larger one ends the connection.",
+        check=at_least(1),
+    )
+    socket_listen_backlog_size: int = own(
+        "socket.listen.backlog.size",
+        Kind.INT,
+        50,
+        "How many connections may wait to be taken in.",
+        check=at_least(1),
+    )
+    max_connections: int = own(
+        "max.connections",
+        Kind.INT,
+        MOST_INT,
+        "How many connections there may be at a time.",
+        check=at_least(0),
+    )
+    max_connections_per_ip: int = own(
+        "max.connections.per.ip",
+        Kind.INT,
+        MOST_INT,
+        "How many connections there may be from one address.",
+        check=at_least(0),
+    )
+    connections_max_idle_ms: int = own(
+        "connections.max.idle.ms",
+        Kind.LONG,
+        600_000,
+        "How long a connection may be silent before the broker ends it.",
+    )
+    queued_max_requests: int = own(
+        "queued.max.requests",
+        Kind.INT,
+        500,
+        "How many requests may wait for an answer.",
+        check=at_least(1),
+    )
+    quota_window_num: int = own(
+        "quota.window.num",
+        Kind.INT,
+        11,
+        "Over how many windows of time the use of a quota is measured.",
+        check=at_least(1),
+    )
+    quota_window_size_seconds: int = own(
+        "quota.window.size.seconds",
+        Kind.INT,
+        1,
+        "The length of one window of time in the measure of quotas.",
+        check=at_least(1),
+    )
+    log_retention_check_interval_ms: int = own(
+        "log.retention.check.interval.ms",
+        Kind.LONG,
+        300_000,
+        "How often logs are looked through for segments to delete.",
+        check=at_least(1),
+    )
+    log_cleaner_enable: bool = own(
+        "log.cleaner.enable",
+        Kind.BOOLEAN,
+        True,
+        "Whether logs are compacted.",
+    )
+    log_cleaner_backoff_ms: int = own(
+        "log.cleaner.backoff.ms",
+        Kind.LONG,
+        15_000,
+        "How often logs are looked through for those to compact.",
+        check=at_least(0),
+    )
+    log_cleaner_io_max_bytes_per_second: float = own(
+        "log.cleaner.io.max.bytes.per.second",
+        Kind.DOUBLE,
+        1.7976931348623157e308,
+        "How fast compaction may read and write.",
+    )
+    log_flush_offset_checkpoint_interval_ms: int = own(
+        "log.flush.offset.checkpoint.interval.ms",
+        Kind.INT,
+        60_000,
+        "How often it is noted up to where logs are on the disk.",
+        check=at_least(0),
+    )
+    producer_id_expiration_ms: int = own(
+        "producer.id.expiration.ms",
+        Kind.INT,
+        86_400_000,
+        "How long a partition remembers a producer that writes no more.",
+        check=at_least(1),
+    )
+    offsets_topic_num_partitions: int = own(
+        "offsets.topic.num.partitions",
+        Kind.INT,
+        50,
+        "How many partitions the topic of committed offsets gets.",
+        check=at_least(1),
+    )
+    offsets_topic_replication_factor: int = own(
+        "offsets.topic.replication.factor",
+        Kind.SHORT,
+        3,
+        "How many replicas the topic of committed offsets gets.",
+        check=at_least(1),
+    )
+    offsets_topic_segment_bytes: int = own(
+        "offsets.topic.segment.bytes",
+        Kind.INT,
+        104_857_600,
+        "The segment size of the topic of committed offsets.",
+        check=at_least(1),
+    )
+
+
+def _topic_fallbacks() -> dict[str, Definition]:
+    """The settings that topics take their values from where they have none themselves."""
+    definitions: dict[str, Definition] = {}
+    for topic_setting in TOPIC_SETTINGS.values():
+        for synonym in topic_setting.synonyms:
+            documentation = f"What topics have that do not set {topic_setting.name}"
+            if synonym.name != topic_setting.synonyms[0].name:
+                documentation += f", if {topic_setting.synonyms[0].name} is not set"
+            definitions[synonym.name] = Definition(
+                synonym.name,
+                synonym.kind,
+                synonym.default,
+                f"{documentation}.",
+                topic_setting.check if synonym.factor == 1 else None,
+                (Synonym(synonym.name, synonym.kind, synonym.default),),
+                is_kept_only=topic_setting.is_kept_only,
+            )
+    return definitions
+
+
+OWN_SETTINGS = definitions_of(BrokerConfig)
+TOPIC_FALLBACKS = _topic_fallbacks()

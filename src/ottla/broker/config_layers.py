@@ -1,0 +1,88 @@
+"""Where the broker's settings come from: its file, the whole cluster's, its own, each stronger than the one before.
+
+The first is given at the start and stays. The other two are in the store and change while the broker runs.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from ottla.broker.config import OWN_SETTINGS, TOPIC_FALLBACKS, BrokerConfig
+from ottla.config import ConfigError, Definition, Described, Layer, Source, describe, resolve
+from ottla.log.topic_defaults import TopicDefaults
+
+
+@functools.cache
+def broker_settings() -> dict[str, Definition]:
+    """Every setting that a broker describes, by name."""
+    from ottla.broker.config_kept import KEPT_SETTINGS  # many, and rarely asked for
+
+    return dict(sorted((OWN_SETTINGS | TOPIC_FALLBACKS | KEPT_SETTINGS).items()))
+
+
+class BrokerSettings:
+    def __init__(self, static: Mapping[str, str] | None = None) -> None:
+        """From the texts of the broker's file; ConfigError says which cannot be."""
+        self.static = dict(static or {})
+        self.of_cluster: dict[str, str] = {}
+        self.of_broker: dict[str, str] = {}
+        self._refresh()
+
+    def set_dynamic(self, of_cluster: Mapping[str, str], of_broker: Mapping[str, str]) -> None:
+        """Go by other settings from now on."""
+        self.of_cluster, self.of_broker = dict(of_cluster), dict(of_broker)
+        self._refresh()
+
+    def check_dynamic(self, of_cluster: Mapping[str, str], of_broker: Mapping[str, str]) -> None:
+        """Whether these could be the settings; ConfigError if not."""
+        BrokerSettings(self.static).set_dynamic(of_cluster, of_broker)
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        return (
+            Layer(Source.DYNAMIC_BROKER, self.of_broker),
+            Layer(Source.DYNAMIC_DEFAULT_BROKER, self.of_cluster),
+            Layer(Source.STATIC_BROKER, self.static),
+        )
+
+    def _refresh(self) -> None:
+        layers = self.layers
+        if any(layer.texts for layer in layers):
+            values: dict[str, Any] = {
+                definition.attribute: resolve(definition, layers)[0] for definition in OWN_SETTINGS.values()
+            }
+            for definition in TOPIC_FALLBACKS.values():
+                resolve(definition, layers)
+            self.config = BrokerConfig(**values)
+        else:
+            self.config = BrokerConfig()
+        self.topic_defaults = TopicDefaults(layers)
+
+    def describe(self, names: Collection[str] | None = None) -> list[Described]:
+        """What DescribeConfigs answers for this broker: of these names, or of all."""
+        return [
+            describe(definition, None, self.layers)
+            for name, definition in broker_settings().items()
+            if names is None or name in names
+        ]
+
+    def describe_cluster(self, names: Collection[str] | None = None) -> list[Described]:
+        """What DescribeConfigs answers for all brokers together: what was set for them."""
+        layers = (Layer(Source.DYNAMIC_DEFAULT_BROKER, self.of_cluster),)
+        described = [describe(_definition(name), None, layers) for name in sorted(self.of_cluster)]
+        return [_without_default(entry) for entry in described if names is None or entry.name in names]
+
+
+def _definition(name: str) -> Definition:
+    try:
+        return broker_settings()[name]
+    except KeyError:
+        raise ConfigError(f"Unknown broker config name: {name}") from None
+
+
+def _without_default(entry: Described) -> Described:
+    return entry._replace(
+        synonyms=tuple(synonym for synonym in entry.synonyms if synonym.source is not Source.DEFAULT)
+    )

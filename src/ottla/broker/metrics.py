@@ -1,0 +1,66 @@
+"""What the broker counts, in the text form that Prometheus reads.
+
+Counting costs an addition; everything that can be looked up is looked up when somebody asks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Metrics:
+    def __init__(self) -> None:
+        self.requests: Counter[str] = Counter()  # by API
+        self.received_bytes = 0
+        self.produced_bytes = 0
+        self.fetched_bytes = 0
+        self.refused_connections = 0
+        self.throttled_ms: Counter[str] = Counter()  # by kind of quota
+        self.failures = 0  # requests that met a bug
+
+
+def exposition(broker: Broker) -> str:
+    """All metrics as text."""
+    return "\n".join(_lines(broker)) + "\n"
+
+
+def _lines(broker: Broker) -> Iterator[str]:
+    metrics = broker.metrics
+    yield from _family("ottla_requests_total", "counter", "Requests handled, by API.")
+    for api, count in sorted(metrics.requests.items()):
+        yield f'ottla_requests_total{{api="{api}"}} {count}'
+    yield from _single("ottla_received_bytes_total", "counter", "Bytes of requests.", metrics.received_bytes)
+    yield from _single("ottla_produced_bytes_total", "counter", "Bytes of batches appended.", metrics.produced_bytes)
+    yield from _single("ottla_fetched_bytes_total", "counter", "Bytes of batches given out.", metrics.fetched_bytes)
+    yield from _single("ottla_failures_total", "counter", "Requests that met a bug.", metrics.failures)
+    yield from _family("ottla_throttled_milliseconds_total", "counter", "Time that clients were told to wait.")
+    for kind, total in sorted(metrics.throttled_ms.items()):
+        yield f'ottla_throttled_milliseconds_total{{quota="{kind}"}} {total}'
+    connections = len(broker.server.connections) if broker.server is not None else 0
+    yield from _single("ottla_connections", "gauge", "Open connections.", connections)
+    yield from _single("ottla_topics", "gauge", "Topics.", len(broker.topics))
+    logs = broker.logs.logs.values()
+    yield from _single("ottla_partitions", "gauge", "Partitions on this broker.", len(logs))
+    failed = sum(log.failure is not None for log in logs)
+    yield from _single("ottla_failed_partitions", "gauge", "Partitions whose disk failed.", failed)
+    yield from _family("ottla_log_size_bytes", "gauge", "Bytes of a topic's logs.")
+    for topic in broker.topics:
+        size = sum(partition.log.size_bytes for partition in topic.partitions)
+        yield f'ottla_log_size_bytes{{topic="{topic.name}"}} {size}'
+
+
+def _family(name: str, kind: str, text: str) -> Iterator[str]:
+    yield f"# HELP {name} {text}"
+    yield f"# TYPE {name} {kind}"
+
+
+def _single(name: str, kind: str, text: str, value: int) -> Iterator[str]:
+    yield from _family(name, kind, text)
+    yield f"{name} {value}"

@@ -1,0 +1,267 @@
+"""May a topic be created, expanded or deleted? Decisions without I/O, refused in Kafka's codes and words.
+
+One call decides on a whole request. Each decision names what becomes of its topic; whoever asked brings it about.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import NamedTuple
+
+from ottla.config import ConfigError
+from ottla.controller.assignment import check_manual, spread
+from ottla.controller.cluster import Cluster
+from ottla.controller.layout import TopicNode
+from ottla.controller.refusal import Refusal
+from ottla.controller.topic_names import CLUSTER_METADATA, check_name
+from ottla.log.topic_defaults import TopicDefaults
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.create_partitions import CreatePartitionsTopic
+from ottla.wire.messages.create_topics import CreatableTopic
+from ottla.wire.messages.delete_topics import DeleteTopicState
+from ottla.wire.uuids import ZERO_UUID
+
+MOST_PARTITIONS = 10_000
+MOST_RECORDS = 10_000  # Kafka's of one operation: one a topic, one a partition, one a configuration
+BY_DEFAULT = -1
+
+
+class Defaults(NamedTuple):
+    """What a topic gets where nobody says otherwise."""
+
+    configs: TopicDefaults
+    partitions: int = 1
+    replication_factor: int = 1
+
+
+class NewTopic(NamedTuple):
+    name: str
+    node: TopicNode
+    overrides: dict[str, str]
+
+
+class NewPartitions(NamedTuple):
+    """Replicas for the partitions that follow those a topic has."""
+
+    name: str
+    first: int
+    replicas: list[list[int]]
+
+
+class Deletion(NamedTuple):
+    name: str
+    topic_id: bytes
+
+
+# Creating
+
+
+def decide_creations(
+    cluster: Cluster,
+    asked: Sequence[CreatableTopic],
+    defaults: Defaults,
+    random: Random,
+    new_id: Callable[[], bytes],
+) -> dict[str, NewTopic | Refusal]:
+    """What becomes of each name. A request that is too large is refused as a whole."""
+    named = Counter(topic.name for topic in asked)
+    decisions: dict[str, NewTopic | Refusal] = {}
+    try:
+        alone = [topic for topic in asked if named[topic.name] == 1 and topic.name != CLUSTER_METADATA]
+        _check_total(alone, defaults)
+        for topic in alone:
+            try:
+                decisions[topic.name] = _creation(cluster, topic, defaults, random, new_id)
+            except Refusal as refusal:
+                decisions[topic.name] = refusal
+        _check_records(decisions)
+    except Refusal as refusal:
+        return dict.fromkeys(named, refusal)
+    for name, times in named.items():
+        if times > 1:
+            decisions[name] = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        elif name == CLUSTER_METADATA:
+            message = f"Creation of internal topic {name} is prohibited."
+            decisions[name] = Refusal(ErrorCode.INVALID_REQUEST, message)
+    return decisions
+
+
+def _check_total(asked: Sequence[CreatableTopic], defaults: Defaults) -> None:
+    total = 0
+    for topic in asked:
+        count = defaults.partitions if topic.num_partitions == BY_DEFAULT else topic.num_partitions
+        total += len(topic.assignments) or count
+    if total > MOST_PARTITIONS:
+        raise Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+
+
+def _check_records(decisions: dict[str, NewTopic | Refusal]) -> None:
+    topics = [decision for decision in decisions.values() if isinstance(decision, NewTopic)]
+    if sum(1 + len(topic.overrides) + len(topic.node.replicas) for topic in topics) > MOST_RECORDS:
+        raise Refusal(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+
+
+def _creation(
+    cluster: Cluster, topic: CreatableTopic, defaults: Defaults, random: Random, new_id: Callable[[], bytes]
+) -> NewTopic:
+    name = topic.name
+    check_name(name)
+    if name in cluster.topics:
+        raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    collision = cluster.collision(name)
+    if collision is not None:
+        message = f"Topic '{name}' collides with existing topic: {collision}"
+        raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+    overrides = {config.name: config.value for config in topic.configs}
+    check_configs(defaults.configs, overrides)
+    replicas = _replicas(cluster, topic, defaults, random)
+    texts = {key: text for key, text in overrides.items() if text is not None}  # all of them, once checked
+    return NewTopic(name, TopicNode(new_id(), replicas), texts)
+
+
+def check_configs(defaults: TopicDefaults, overrides: dict[str, str | None]) -> None:
+    if overrides:
+        try:
+            defaults.topic(overrides)
+        except ConfigError as error:
+            raise Refusal(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def _replicas(cluster: Cluster, topic: CreatableTopic, defaults: Defaults, random: Random) -> list[list[int]]:
+    count, factor = topic.num_partitions, topic.replication_factor
+    if topic.assignments:
+        return _manual_replicas(cluster, topic)
+    if factor < BY_DEFAULT or factor == 0:
+        message = "Replication factor must be larger than 0, or -1 to use the default value."
+        raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+    if count < BY_DEFAULT or count == 0:
+        message = "Number of partitions was set to an invalid non-positive value."
+        raise Refusal(ErrorCode.INVALID_PARTITIONS, message)
+    count = defaults.partitions if count == BY_DEFAULT else count
+    factor = defaults.replication_factor if factor == BY_DEFAULT else factor
+    return spread(cluster.brokers, count, factor, random)
+
+
+def _manual_replicas(cluster: Cluster, topic: CreatableTopic) -> list[list[int]]:
+    for field, value in (("replication factor", topic.replication_factor), ("numPartitions", topic.num_partitions)):
+        if value != BY_DEFAULT:
+            message = f"A manual partition assignment was specified, but {field} was not set to -1."
+            raise Refusal(ErrorCode.INVALID_REQUEST, message)
+    replicas: dict[int, list[int]] = {}
+    factor = None
+    for assignment in topic.assignments:
+        index = assignment.partition_index
+        if index in replicas:
+            message = f"Found multiple manual partition assignments for partition {index}"
+            raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        check_manual(assignment.broker_ids, cluster.brokers, factor)
+        factor = len(assignment.broker_ids)
+        replicas[index] = assignment.broker_ids
+    if sorted(replicas) != list(range(len(replicas))):
+        message = "partitions should be a consecutive 0-based integer sequence"
+        raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    return [replicas[index] for index in range(len(replicas))]
+
+
+# Expanding
+
+
+def decide_expansions(
+    cluster: Cluster, asked: Sequence[CreatePartitionsTopic], random: Random
+) -> dict[str, NewPartitions | Refusal]:
+    """What becomes of each name. A request that is too large is refused as a whole, without a word of why."""
+    named = Counter(topic.name for topic in asked)
+    decisions: dict[str, NewPartitions | Refusal] = {}
+    for topic in asked:
+        if named[topic.name] > 1:
+            decisions[topic.name] = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            continue
+        try:
+            decisions[topic.name] = _expansion(cluster, topic, random)
+        except Refusal as refusal:
+            decisions[topic.name] = refusal
+    added = [len(decision.replicas) for decision in decisions.values() if isinstance(decision, NewPartitions)]
+    if sum(added) > MOST_RECORDS:
+        return dict.fromkeys(named, Refusal(ErrorCode.UNKNOWN_SERVER_ERROR))
+    return decisions
+
+
+def _expansion(cluster: Cluster, topic: CreatePartitionsTopic, random: Random) -> NewPartitions:
+    name, count = topic.name, topic.count
+    if name not in cluster.topics:
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    existing = cluster.topics[name].replicas
+    added = count - len(existing)
+    if added == 0:
+        raise Refusal(ErrorCode.INVALID_PARTITIONS, f"Topic already has {count} partition(s).")
+    if added < 0:
+        raise Refusal(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {name} currently has {len(existing)} partition(s); {count} would not be an increase.",
+        )
+    if added > MOST_RECORDS:
+        raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
+    factor = len(existing[0])
+    if topic.assignments is None:
+        return NewPartitions(name, len(existing), spread(cluster.brokers, added, factor, random, len(existing)))
+    if len(topic.assignments) != added:
+        raise Refusal(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Attempted to add {added} additional partition(s), but only {len(topic.assignments)} assignment(s) were "
+            "specified.",
+        )
+    for assignment in topic.assignments:
+        check_manual(assignment.broker_ids, cluster.brokers, factor)
+    return NewPartitions(name, len(existing), [assignment.broker_ids for assignment in topic.assignments])
+
+
+# Deleting
+
+
+class DeletionDecision(NamedTuple):
+    """The answer to one of the topics that a request names."""
+
+    name: str | None
+    topic_id: bytes
+    decision: Deletion | Refusal
+
+
+def decide_deletions(cluster: Cluster, asked: Sequence[DeleteTopicState]) -> list[DeletionDecision]:
+    """What becomes of each topic, once each: named twice, by whatever, it stays."""
+    decisions: list[DeletionDecision] = []
+    names = Counter(topic.name for topic in asked if topic.name is not None and topic.topic_id == ZERO_UUID)
+    ids = Counter(topic.topic_id for topic in asked if topic.name is None and topic.topic_id != ZERO_UUID)
+
+    def refuse(name: str | None, topic_id: bytes, code: ErrorCode, message: str) -> None:
+        decisions.append(DeletionDecision(name, topic_id, Refusal(code, message)))
+
+    for topic in asked:
+        if topic.name is not None and topic.topic_id != ZERO_UUID:
+            message = "You may not specify both topic name and topic id."
+            refuse(topic.name, topic.topic_id, ErrorCode.INVALID_REQUEST, message)
+        elif topic.name is None and topic.topic_id == ZERO_UUID:
+            refuse(None, ZERO_UUID, ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+    for name, times in names.items():
+        topic_id = cluster.topics[name].topic_id if name in cluster.topics else ZERO_UUID
+        if times > 1:
+            refuse(name, ZERO_UUID, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        elif name not in cluster.topics:
+            message = "This server does not host this topic-partition."
+            refuse(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+        elif topic_id in ids:
+            del ids[topic_id]
+            message = "The provided topic name maps to an ID that was already supplied."
+            refuse(name, topic_id, ErrorCode.INVALID_REQUEST, message)
+        else:
+            decisions.append(DeletionDecision(name, topic_id, Deletion(name, topic_id)))
+    for topic_id, times in ids.items():
+        if times > 1:
+            refuse(None, topic_id, ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
+        elif topic_id not in cluster.names:
+            refuse(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+        else:
+            name = cluster.names[topic_id]
+            decisions.append(DeletionDecision(name, topic_id, Deletion(name, topic_id)))
+    return decisions
