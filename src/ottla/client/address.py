@@ -1,0 +1,38 @@
+"""Where brokers listen."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+DEFAULT_PORT = 9092
+HIGHEST_PORT = 65535
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_addresses(text: str) -> tuple[Address, ...]:
+    """Addresses as "host:port,host:port"; ValueError says which one is wrong. The port may be left out."""
+    addresses = tuple(_parse(part.strip()) for part in text.split(",") if part.strip())
+    if not addresses:
+        raise ValueError("no address: it is HOST:PORT, as in localhost:9092")
+    return addresses
+
+
+def _parse(text: str) -> Address:
+    if text.startswith("["):
+        host, bracket, port = text[1:].partition("]")
+        is_sound = bool(bracket) and (not port or port.startswith(":"))
+        port = port[1:]
+    else:
+        host, colon, port = text.partition(":")
+        is_sound = not colon or bool(port)
+    number = int(port) if port.isdecimal() else 0
+    if not is_sound or not host or (port and not 0 < number <= HIGHEST_PORT):
+        raise ValueError(f"{text!r} is no address: it is HOST:PORT, as in localhost:9092 or [::1]:9092")
+    return Address(host, number or DEFAULT_PORT)

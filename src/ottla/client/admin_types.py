@@ -1,0 +1,119 @@
+"""What an administrator asks for, and what comes back. Plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from ottla.client.address import Address
+
+BROKER_DEFAULT = -1
+
+
+class NewTopic(NamedTuple):
+    """A topic to create. -1 leaves a number to the broker."""
+
+    name: str
+    partition_count: int = BROKER_DEFAULT
+    replication_factor: int = BROKER_DEFAULT
+    configs: Mapping[str, str] = {}
+
+
+class CreatedTopic(NamedTuple):
+    """A topic as it was made; -1 where an old broker does not say."""
+
+    name: str
+    topic_id: bytes
+    partition_count: int
+    replication_factor: int
+
+
+class Broker(NamedTuple):
+    node_id: int
+    address: Address
+    rack: str | None
+
+
+class ClusterDescription(NamedTuple):
+    cluster_id: str
+    controller_id: int
+    brokers: tuple[Broker, ...]
+
+
+class ResourceKind(IntEnum):
+    """What has a configuration, by Kafka's numbers."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class Resource(NamedTuple):
+    """The name of a broker is its id, or "" for the defaults of all."""
+
+    kind: ResourceKind
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.name.lower().replace('_', ' ')} {self.name or '(default)'}"
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, by Kafka's numbers."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+    @classmethod
+    def _missing_(cls, value: object) -> ConfigSource:
+        return cls.UNKNOWN
+
+
+CONFIG_TYPES = ("unknown", "boolean", "string", "int", "short", "long", "double", "list", "class", "password")
+"""By Kafka's numbers."""
+
+
+class ConfigEntry(NamedTuple):
+    """One value. A sensitive one is None."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    is_read_only: bool
+    is_sensitive: bool
+    type: str
+    documentation: str | None
+
+    @property
+    def is_default(self) -> bool:
+        return self.source in (ConfigSource.DEFAULT, ConfigSource.STATIC_BROKER)
+
+
+class ResourceConfigs(NamedTuple):
+    resource: Resource
+    entries: tuple[ConfigEntry, ...]
+
+
+class ConfigOperation(IntEnum):
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigChange(NamedTuple):
+    """A value to set, or to return to its default, or, of a list, elements to add or take away."""
+
+    name: str
+    operation: ConfigOperation
+    value: str | None = None

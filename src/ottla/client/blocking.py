@@ -1,0 +1,107 @@
+"""The blocking face: each call runs the method of the asyncio one in a thread of the client's own, and waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
+
+from ottla.client import admin, producer, reader
+from ottla.client.cluster import ClientOptions
+from ottla.client.loop_thread import LoopThread
+from ottla.client.reader import Fetched
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Core = TypeVar("Core", bound="_Core")
+
+
+class _Core(Protocol):
+    async def __aenter__(self) -> Any: ...
+
+    async def close(self) -> None: ...
+
+
+class _Face(Generic[Core]):
+    """What all faces have. A context manager; connecting begins with it."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._thread = LoopThread()
+
+    def __enter__(self) -> Self:
+        try:
+            self._thread.run(self._core.__aenter__())
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """May be called again."""
+        if not self._thread.is_closed:
+            self._thread.run(self._core.close())
+            self._thread.close()
+
+
+class _Blocking(Generic[P, T]):
+    """A method of the core, with its parameters and its result."""
+
+    def __init__(self, method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:
+        self._method = method
+        self.__doc__ = method.__doc__
+
+    def __get__(self, face: _Face[Any], _: object = None) -> Callable[P, T]:
+        def call(*arguments: P.args, **options: P.kwargs) -> T:
+            return face._thread.run(self._method(face._core, *arguments, **options))
+
+        return call
+
+
+class Admin(_Face[admin.Admin]):
+    def __init__(self, bootstrap: str, options: ClientOptions = ClientOptions()) -> None:  # noqa: B008 - immutable
+        super().__init__(admin.Admin(bootstrap, options))
+
+    create_topics = _Blocking(admin.Admin.create_topics)
+    list_topics = _Blocking(admin.Admin.list_topics)
+    describe_topics = _Blocking(admin.Admin.describe_topics)
+    delete_topics = _Blocking(admin.Admin.delete_topics)
+    expand_topics = _Blocking(admin.Admin.expand_topics)
+    find_offsets = _Blocking(admin.Admin.find_offsets)
+    describe_configs = _Blocking(admin.Admin.describe_configs)
+    alter_configs = _Blocking(admin.Admin.alter_configs)
+    describe_cluster = _Blocking(admin.Admin.describe_cluster)
+
+
+class Producer(_Face[producer.Producer]):
+    def __init__(self, bootstrap: str, **options: Unpack[producer.ProducerOptions]) -> None:
+        super().__init__(producer.Producer(bootstrap, **options))
+
+    send = _Blocking(producer.Producer.send)
+    send_many = _Blocking(producer.Producer.send_many)
+
+
+class Reader(_Face[reader.Reader]):
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: Sequence[int] | None = None,
+        **options: Unpack[reader.ReaderOptions],
+    ) -> None:  # fmt: skip
+        super().__init__(reader.Reader(bootstrap, topic, partitions, **options))
+
+    poll = _Blocking(reader.Reader.poll)
+    left = _Blocking(reader.Reader.left)
+
+    def __iter__(self) -> Iterator[Fetched]:
+        """Until the end, if there is one."""
+        while not self.is_done:
+            yield from self.poll()
+
+    @property
+    def is_done(self) -> bool:
+        return self._core.is_done
+
+    @property
+    def offsets(self) -> Mapping[int, int]:
+        return self._core.offsets

@@ -1,0 +1,185 @@
+"""A cluster as a client sees it: connections to its brokers, and who leads what."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterable
+from typing import NamedTuple, Self, TypeVar
+
+from ottla.client.address import Address, parse_addresses
+from ottla.client.connection import Connection, open_connection
+from ottla.client.errors import (
+    BrokerUnreachable,
+    ClientError,
+    ConnectionLost,
+    ServerError,
+    UnknownTopicOrPartition,
+)
+from ottla.client.metadata import ClusterMetadata, Partition, Topic, read_metadata
+from ottla.client.retry import Patience
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ottla.wire.schema import Request, Response
+
+R = TypeVar("R", bound=Response)
+T = TypeVar("T")
+
+
+class ClientOptions(NamedTuple):
+    """What all clients have in common."""
+
+    client_id: str = "ottla"
+    connect_timeout_ms: int = 10_000
+    request_timeout_ms: int = 30_000
+    """How long to wait for one answer."""
+    retry_timeout_ms: int = 60_000
+    """How long to try again what may succeed later."""
+    retry_pause_ms: int = 50
+    unknown_topic_timeout_ms: int = 1_000
+    """How long a topic may be unknown: one that was just created takes a moment to be known everywhere."""
+
+
+class Cluster:
+    """Connections are opened when they are needed. A context manager: `async with Cluster("localhost:9092")`."""
+
+    def __init__(self, bootstrap: str, options: ClientOptions = ClientOptions()) -> None:  # noqa: B008 - immutable
+        self.options = options
+        self._bootstrap = parse_addresses(bootstrap)
+        self._brokers: dict[int, Address] = {}
+        self._controller_id = -1
+        self._topics: dict[str, Topic] = {}
+        self._connections: dict[Address, Connection] = {}
+        self._opening: dict[Address, asyncio.Lock] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        connections = list(self._connections.values())
+        self._connections.clear()
+        await asyncio.gather(*(connection.close() for connection in connections))
+
+    # Asking brokers.
+
+    async def ask(self, node_id: int, request: Request, answer: type[R], *, at_most: int | None = None) -> R:
+        """One attempt at one broker."""
+        connection = await self.connection(node_id)
+        return await connection.ask(request, answer, timeout_ms=self.options.request_timeout_ms, at_most=at_most)
+
+    async def ask_any(self, request: Request, answer: type[R]) -> R:
+        """One attempt at any broker that can be reached."""
+        connection = await self._any_connection()
+        return await connection.ask(request, answer, timeout_ms=self.options.request_timeout_ms)
+
+    async def ask_controller(self, request: Request, answer: type[R]) -> R:
+        """One attempt at the controller, or where that stays hidden, at the broker that forwards to it."""
+        if self._controller_id not in self._brokers:
+            await self.refresh([])
+        if self._controller_id not in self._brokers:
+            return await self.ask_any(request, answer)
+        return await self.ask(self._controller_id, request, answer)
+
+    def forget_controller(self) -> None:
+        self._controller_id = -1
+
+    async def connection(self, node_id: int) -> Connection:
+        address = self._brokers.get(node_id)
+        if address is None:
+            raise BrokerUnreachable(f"broker {node_id} is not in the cluster")
+        return await self._connect(address)
+
+    async def _any_connection(self) -> Connection:
+        """An open connection, or a new one to a known broker or, when none of those can be reached, to a first one."""
+        for connection in self._connections.values():
+            if connection.is_open:
+                return connection
+        known = list(self._brokers.values())
+        random.shuffle(known)
+        errors: list[ClientError] = []
+        for address in dict.fromkeys((*known, *self._bootstrap)):
+            try:
+                return await self._connect(address)
+            except ClientError as error:
+                errors.append(error)
+        if len(errors) == 1 or not all(isinstance(error, BrokerUnreachable) for error in errors):
+            raise errors[-1]
+        raise BrokerUnreachable("; ".join(map(str, errors)))
+
+    async def _connect(self, address: Address) -> Connection:
+        async with self._opening.setdefault(address, asyncio.Lock()):
+            connection = self._connections.get(address)
+            if connection is None or not connection.is_open:
+                options = self.options
+                connection = await open_connection(address, options.client_id, timeout_ms=options.connect_timeout_ms)
+                self._connections[address] = connection
+            return connection
+
+    # Knowing the cluster.
+
+    async def refresh(self, topics: Iterable[str] | None, *, allow_creation: bool = False) -> ClusterMetadata:
+        """Ask for the brokers and for topics: None for all of them."""
+        request = MetadataRequest(
+            topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
+            allow_auto_topic_creation=allow_creation,
+        )
+        metadata = read_metadata(await self.ask_any(request, MetadataResponse))
+        self._brokers = metadata.brokers
+        self._controller_id = metadata.controller_id
+        for name, topic in metadata.topics.items():
+            if isinstance(topic, Topic):
+                self._topics[name] = topic
+            else:
+                self._topics.pop(name, None)
+        return metadata
+
+    async def topic(self, name: str, *, allow_creation: bool = False) -> Topic:
+        """What is known of a topic, asked for when it is not known. Waits a moment for one that does not exist."""
+        known = self._topics.get(name)
+        if known is not None:
+            return known
+        options = self.options
+        patience = Patience(options.retry_timeout_ms, options.retry_pause_ms)
+        unknown = Patience(options.unknown_topic_timeout_ms, options.retry_pause_ms)
+        while True:
+            try:
+                found = (await self.refresh([name], allow_creation=allow_creation)).topics.get(name)
+            except (ConnectionLost, ServerError) as error:
+                if not error.retriable or not await patience.pause():
+                    raise
+                continue
+            if isinstance(found, Topic):
+                return found
+            if found is None or found.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                if not await (patience if allow_creation else unknown).pause():
+                    raise UnknownTopicOrPartition("there is no such topic", topic=name)
+            elif not found.retriable or not await patience.pause():
+                raise found
+
+    async def partition(self, topic: str, index: int) -> Partition:
+        """A partition that has a leader to speak to; a retriable error where it has none at the moment."""
+        partitions = (await self.topic(topic)).partitions
+        if not 0 <= index < len(partitions):
+            raise UnknownTopicOrPartition(f"the topic has {len(partitions)} partitions", topic=topic, partition=index)
+        partition = partitions[index]
+        if not partition.has_leader or partition.leader_id not in self._brokers:
+            self.forget(topic)
+            raise ServerError(ErrorCode.LEADER_NOT_AVAILABLE, topic=topic, partition=index)
+        return partition
+
+    def forget(self, topic: str) -> None:
+        """What is known of the topic is old: it is asked for anew when it is needed."""
+        self._topics.pop(topic, None)
+
+    async def retry(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """The result of an attempt that is made again as long as that may help."""
+        patience = Patience(self.options.retry_timeout_ms, self.options.retry_pause_ms)
+        while True:
+            try:
+                return await attempt()
+            except ClientError as error:
+                if not error.retriable or not await patience.pause():
+                    raise

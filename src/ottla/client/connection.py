@@ -1,0 +1,243 @@
+"""One connection to one broker: requests go out as they come, answers come back in their order."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import deque
+from typing import NamedTuple, TypeVar, cast
+
+from ottla import __version__
+from ottla.client.address import Address
+from ottla.client.errors import (
+    BrokerUnreachable,
+    ClientError,
+    ConnectionLost,
+    MalformedAnswer,
+    RequestTimedOut,
+    UnsupportedByBroker,
+    raise_for,
+)
+from ottla.client.frame_receiver import FrameReceiver
+from ottla.wire.apis import API_VERSIONS, PRODUCE, Api
+from ottla.wire.errors import ErrorCode
+from ottla.wire.frames import decode_response, encode_request
+from ottla.wire.header import read_correlation_id
+from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.parts import Buffer
+from ottla.wire.protocol_error import ProtocolError
+from ottla.wire.schema import Request, Response
+from ottla.wire.versions import Versions
+
+R = TypeVar("R", bound=Response)
+
+MOST_IN_FLIGHT = 100
+_LARGEST_CORRELATION_ID = 0x7FFF_FFFF
+_ERROR_CODE = struct.Struct(">h")
+_ERROR_CODE_AT = 4  # behind the correlation id
+
+
+class _Pending(NamedTuple):
+    """A request that waits for its answer. Where the future is done already, nobody wants the answer any more."""
+
+    correlation_id: int
+    api: Api
+    version: int
+    answer: asyncio.Future[Response]
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Made by `open_connection`. When anything is wrong with it, it closes and is not used again."""
+
+    def __init__(self, address: Address, client_id: str) -> None:
+        self.address = address
+        self._client_id = client_id
+        self._loop = asyncio.get_running_loop()
+        self._receiver = FrameReceiver()
+        self._pending: deque[_Pending] = deque()
+        self._slots = asyncio.Semaphore(MOST_IN_FLIGHT)
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._lost = asyncio.Event()
+        self._transport: asyncio.Transport | None = None
+        self._ended: ClientError | None = None
+        self._correlation_id = 0
+        self._versions: dict[int, Versions] = {}
+        self._muted_until = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        return self._ended is None and self._transport is not None
+
+    def version_of(self, api: Api, at_most: int | None = None) -> int:
+        """The highest version that both sides have."""
+        theirs = self._versions.get(api.key)
+        if theirs is None:
+            raise UnsupportedByBroker(f"{self.address}: the broker does not know {api.name}")
+        highest = min(api.highest, theirs.highest, api.highest if at_most is None else at_most)
+        if highest < max(api.least_served, theirs.least):
+            raise UnsupportedByBroker(
+                f"{self.address}: the broker has {api.name} in versions {theirs}, this client in "
+                f"{Versions(api.least_served, min(api.highest, at_most or api.highest))}"
+            )
+        return highest
+
+    async def ask(self, request: Request, answer: type[R], *, timeout_ms: int, at_most: int | None = None) -> R:
+        """The answer to a request, in the highest version that both sides have, or `at_most` that one."""
+        return await self._ask(request, answer, self.version_of(request.api, at_most), timeout_ms)
+
+    async def tell(self, request: Request, *, timeout_ms: int, at_most: int | None = None) -> None:
+        """Send what is never answered: Produce without acknowledgement."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._may_send()
+        except TimeoutError:
+            raise self._too_late(request.api, timeout_ms) from None
+        self._send(request, self.version_of(request.api, at_most))
+
+    async def negotiate(self, timeout_ms: int) -> None:
+        """Learn which versions the broker has."""
+        request = ApiVersionsRequest(client_software_name="ottla", client_software_version=__version__)
+        answer = await self._ask(request, ApiVersionsResponse, API_VERSIONS.highest, timeout_ms)
+        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            theirs = [row.max_version for row in answer.api_keys if row.api_key == API_VERSIONS.key]
+            version = min(max(theirs, default=0), API_VERSIONS.highest)
+            answer = await self._ask(request, ApiVersionsResponse, max(version, 0), timeout_ms)
+        raise_for(answer.error_code, about=str(self.address))
+        self._versions = {row.api_key: Versions(row.min_version, row.max_version) for row in answer.api_keys}
+
+    async def close(self, timeout_ms: int = 5_000) -> None:
+        """What was sent without asking for an answer still goes out, if the broker takes it in time."""
+        if self._transport is not None:
+            self._transport.close()
+        self._end(ConnectionLost(f"{self.address}: the connection was closed"), at_once=False)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._lost.wait()
+        except TimeoutError:
+            assert self._transport is not None
+            self._transport.abort()
+
+    # What the caller's side does.
+
+    async def _ask(self, request: Request, answer: type[R], version: int, timeout_ms: int) -> R:
+        try:
+            async with asyncio.timeout(timeout_ms / 1000), self._slots:
+                await self._may_send()
+                response = await self._send(request, version)
+        except TimeoutError:
+            error = self._too_late(request.api, timeout_ms)
+            # Answers come in order: behind one that does not come, none will.
+            self._end(error)
+            raise error from None
+        self._obey(getattr(response, "throttle_time_ms", 0))
+        assert isinstance(response, answer)
+        return response
+
+    async def _may_send(self) -> None:
+        while (muted_seconds := self._muted_until - self._loop.time()) > 0:
+            await asyncio.sleep(muted_seconds)
+        await self._writable.wait()
+        if self._ended is not None:
+            # An error of its own for each who asks: tracebacks are not to be shared.
+            raise ConnectionLost(str(self._ended))
+
+    def _send(self, request: Request, version: int) -> asyncio.Future[Response]:
+        assert self._transport is not None
+        self._correlation_id = (self._correlation_id + 1) & _LARGEST_CORRELATION_ID
+        parts = encode_request(self._correlation_id, self._client_id, request, version)
+        future: asyncio.Future[Response] = self._loop.create_future()
+        if request.api is not PRODUCE or getattr(request, "acks", None) != 0:
+            self._pending.append(_Pending(self._correlation_id, request.api, version, future))
+        self._transport.writelines(cast(list[Buffer], parts))
+        return future
+
+    def _obey(self, throttle_time_ms: int) -> None:
+        """A broker that is over its quota for us asks to be left alone for a while."""
+        if throttle_time_ms > 0:
+            self._muted_until = max(self._muted_until, self._loop.time() + throttle_time_ms / 1000)
+
+    def _too_late(self, api: Api, timeout_ms: int) -> RequestTimedOut:
+        return RequestTimedOut(f"{self.address}: no answer to {api.name} within {timeout_ms / 1000:g} s")
+
+    def _end(self, reason: ClientError, *, at_once: bool = True) -> None:
+        if self._ended is not None:
+            return
+        self._ended = reason
+        self._writable.set()
+        if self._transport is not None and at_once:
+            self._transport.abort()
+        for pending in self._pending:
+            if not pending.answer.done():
+                pending.answer.set_exception(type(reason)(str(reason)))
+        self._pending.clear()
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost.set()
+        reason = f": {exc}" if exc is not None and str(exc) else ""
+        self._end(ConnectionLost(f"{self.address}: the broker closed the connection{reason}"))
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._receiver.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            for frame in self._receiver.received(nbytes):
+                self._answered(frame)
+        except ProtocolError as error:
+            self._end(MalformedAnswer(f"{self.address}: the answer is not Kafka's protocol: {error}"))
+
+    def _answered(self, frame: Buffer) -> None:
+        correlation_id = read_correlation_id(frame)
+        if not self._pending or self._pending[0].correlation_id != correlation_id:
+            raise ProtocolError(f"an answer with correlation id {correlation_id}, which is not due")
+        pending = self._pending[0]
+        version = _version_to_read(frame, pending)
+        _, response = decode_response(frame, pending.api, version)
+        self._pending.popleft()
+        if not pending.answer.done():
+            pending.answer.set_result(response)
+
+
+def _version_to_read(frame: Buffer, pending: _Pending) -> int:
+    """A broker that does not have our version of ApiVersions says so in version 0."""
+    if pending.api is API_VERSIONS and len(frame) >= _ERROR_CODE_AT + _ERROR_CODE.size:
+        (error_code,) = _ERROR_CODE.unpack_from(frame, _ERROR_CODE_AT)
+        if error_code == ErrorCode.UNSUPPORTED_VERSION:
+            return 0
+    return pending.version
+
+
+async def open_connection(address: Address, client_id: str, *, timeout_ms: int) -> Connection:
+    """A connection that knows which versions the broker has."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            _, connection = await loop.create_connection(lambda: Connection(address, client_id), *address)
+    except TimeoutError:
+        raise BrokerUnreachable(f"cannot reach a broker at {address} within {timeout_ms / 1000:g} s") from None
+    except OSError as error:
+        raise BrokerUnreachable(f"cannot reach a broker at {address}: {_reason(error)}") from error
+    try:
+        await connection.negotiate(timeout_ms)
+    except BaseException:
+        await connection.close()
+        raise
+    return connection
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    return (error.strerror or str(error)).lower()

@@ -1,0 +1,119 @@
+"""Places in partitions: the first, the last, one by time, and the offsets that they have."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable
+from enum import Enum, IntEnum
+from typing import NamedTuple, TypeAlias
+
+from ottla.client.cluster import Cluster
+from ottla.client.errors import ServerError
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+_CONSUMER = -1  # in place of a replica's id
+_NOT_FOUND = -1
+
+
+class Isolation(IntEnum):
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+class Edge(Enum):
+    """The ends of a partition, by the number that stands for them where a timestamp is asked for."""
+
+    EARLIEST = -2
+    LATEST = -1
+
+
+EARLIEST = Edge.EARLIEST
+LATEST = Edge.LATEST
+
+
+class AtTime(NamedTuple):
+    """The first record that is not older; where there is none, the end."""
+
+    timestamp_ms: int
+
+
+Position: TypeAlias = int | Edge | AtTime
+"""An offset, or what stands for one."""
+
+
+async def find_offsets(
+    cluster: Cluster,
+    topic: str,
+    partitions: Iterable[int],
+    position: Position,
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
+) -> dict[int, int]:
+    """The offsets of a position by partition. The end is where the next record comes, or, committed, may be read."""
+    wanted = list(partitions)
+    match position:
+        case Edge():
+            return await _ask_leaders(cluster, topic, wanted, position.value, isolation)
+        case AtTime(timestamp_ms):
+            found = await _ask_leaders(cluster, topic, wanted, max(timestamp_ms, 0), isolation)
+            missing = [partition for partition, offset in found.items() if offset == _NOT_FOUND]
+            if missing:
+                found |= await _ask_leaders(cluster, topic, missing, LATEST.value, isolation)
+            return found
+    return dict.fromkeys(wanted, position)
+
+
+async def _ask_leaders(
+    cluster: Cluster, topic: str, partitions: list[int], timestamp: int, isolation: Isolation
+) -> dict[int, int]:
+    """Each leader is asked for its own partitions, at the same time; what has failed is asked for again alone."""
+    found: dict[int, int] = {}
+
+    async def attempt() -> None:
+        by_leader: defaultdict[int, list[int]] = defaultdict(list)
+        for index in partitions:
+            if index not in found:
+                by_leader[(await cluster.partition(topic, index)).leader_id].append(index)
+        asked = [_ask(cluster, leader, topic, indexes, timestamp, isolation) for leader, indexes in by_leader.items()]
+        results = await asyncio.gather(*asked, return_exceptions=True)
+        for result in results:
+            if isinstance(result, dict):
+                found.update((index, offset) for index, offset in result.items() if isinstance(offset, int))
+        errors = [error for error in map(_first_error, results) if error is not None]
+        if errors:
+            cluster.forget(topic)
+            raise errors[0]
+
+    await cluster.retry(attempt)
+    return {index: found[index] for index in partitions}
+
+
+def _first_error(result: dict[int, int | ServerError] | BaseException) -> BaseException | None:
+    if isinstance(result, BaseException):
+        return result
+    return next((offset for offset in result.values() if isinstance(offset, ServerError)), None)
+
+
+async def _ask(
+    cluster: Cluster, leader_id: int, topic: str, indexes: list[int], timestamp: int, isolation: Isolation
+) -> dict[int, int | ServerError]:
+    asked = [ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index in indexes]
+    request = ListOffsetsRequest(
+        replica_id=_CONSUMER,
+        isolation_level=isolation,
+        topics=[ListOffsetsTopic(name=topic, partitions=asked)],
+        timeout_ms=cluster.options.request_timeout_ms,
+    )
+    answer = await cluster.ask(leader_id, request, ListOffsetsResponse)
+    return {
+        row.partition_index: ServerError(row.error_code, topic=topic, partition=row.partition_index)
+        if row.error_code
+        else row.offset
+        for answered in answer.topics
+        for row in answered.partitions
+    }

@@ -1,0 +1,274 @@
+"""Reading: any partitions, from any position, to an end or without one. The offsets are the caller's own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Self, TypedDict
+
+from ottla.client.cluster import ClientOptions, Cluster
+from ottla.client.errors import ClientError, MalformedAnswer, ServerError, describe_place, raise_for
+from ottla.client.metadata import Topic
+from ottla.client.offsets import EARLIEST, LATEST, Isolation, Position, find_offsets
+from ottla.client.retry import Patience
+from ottla.client.visible import visible_batches
+from ottla.records.batch import CorruptBatch
+from ottla.records.codec import Record
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from ottla.wire.parts import BUFFERS, Buffer
+
+DEFAULT_WAIT_MS = 500
+DEFAULT_FETCH_BYTES = 50 << 20
+DEFAULT_PARTITION_BYTES = 1 << 20
+_LAST_VERSION_WITHOUT_TOPIC_IDS = 12
+
+
+class Fetched(NamedTuple):
+    """Records of one partition, in their order, and what the broker said beside them."""
+
+    topic: str
+    partition: int
+    records: list[Record]
+    next_offset: int
+    high_watermark: int
+
+
+@dataclass
+class _Place:
+    """How far a partition is read. The end is the first offset that is not wanted; None: there is none."""
+
+    offset: int
+    end_offset: int | None
+
+    @property
+    def is_done(self) -> bool:
+        return self.end_offset is not None and self.offset >= self.end_offset
+
+
+class ReaderOptions(TypedDict, total=False):
+    """The options of a Reader, for faces that pass them on."""
+
+    start: Position
+    end: Position | None
+    isolation: Isolation
+    reset: Position | None
+    partition_bytes: int
+    fetch_bytes: int
+    options: ClientOptions
+
+
+class Reader:
+    """Reads partitions of a topic: all of them, if none are named.
+
+    `start` and `end` are positions: an offset, EARLIEST, LATEST or AtTime. They are looked up when reading begins;
+    an end of LATEST is the end as it is then, and without an end reading goes on for ever. A leader that changes is
+    followed, and a cluster that cannot be reached is waited for, `retry_timeout_ms` long.
+    `reset` is where to go on when an offset is not there any more; without it that is an error.
+    """
+
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: Sequence[int] | None = None, *, start: Position = EARLIEST,
+        end: Position | None = None, isolation: Isolation = Isolation.READ_COMMITTED, reset: Position | None = None,
+        partition_bytes: int = DEFAULT_PARTITION_BYTES, fetch_bytes: int = DEFAULT_FETCH_BYTES,
+        options: ClientOptions = ClientOptions(),  # noqa: B008 - immutable
+    ) -> None:  # fmt: skip
+        self.topic = topic
+        self._cluster = Cluster(bootstrap, options)
+        self._partitions = partitions
+        self._start = start
+        self._end = end
+        self._isolation = isolation
+        self._reset = reset
+        self._partition_bytes = partition_bytes
+        self._fetch_bytes = fetch_bytes
+        self._places: dict[int, _Place] | None = None
+        self._asked: dict[asyncio.Task[FetchResponse], list[int]] = {}
+        self._trouble: ClientError | None = None
+        self._patience: Patience | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._cluster.refresh([])
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        for task in self._asked:
+            task.cancel()
+        await asyncio.gather(*self._asked, return_exceptions=True)
+        self._asked.clear()
+        await self._cluster.close()
+
+    async def __aiter__(self) -> AsyncIterator[Fetched]:
+        """Until the end, if there is one."""
+        while not self.is_done:
+            for fetched in await self.poll():
+                yield fetched
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything up to the end was given out."""
+        return self._places is not None and all(place.is_done for place in self._places.values())
+
+    @property
+    def offsets(self) -> Mapping[int, int]:
+        """The next offset of each partition: what to start from to go on. Empty before the first `poll`."""
+        return {index: place.offset for index, place in (self._places or {}).items()}
+
+    async def left(self) -> int:
+        """How many offsets there are up to the end, or, without one, to the end as it is now."""
+        places = await self._begin()
+        ends = await find_offsets(self._cluster, self.topic, places, LATEST, self._isolation)
+        return sum(
+            max(0, (ends[index] if place.end_offset is None else place.end_offset) - place.offset)
+            for index, place in places.items()
+        )
+
+    async def poll(self, wait_ms: int = DEFAULT_WAIT_MS) -> list[Fetched]:
+        """What comes next, from one or several partitions; empty where nothing came within the time."""
+        places = await self._begin()
+        await self._recover(places)
+        try:
+            await self._ask_leaders(places, wait_ms)
+        except ClientError as error:
+            self._trouble = error
+        if not self._asked:
+            return []
+        done, _ = await asyncio.wait(self._asked, return_when=asyncio.FIRST_COMPLETED)
+        fetched: list[Fetched] = []
+        for task in done:
+            del self._asked[task]
+            try:
+                fetched += self._take(places, task.result())
+            except ClientError as error:
+                self._trouble = error
+        if self._trouble is None:
+            self._patience = None
+        return fetched
+
+    async def _begin(self) -> dict[int, _Place]:
+        if self._places is None:
+            topic = await self._cluster.topic(self.topic)
+            indexes = list(range(len(topic.partitions))) if self._partitions is None else list(self._partitions)
+            starts = await find_offsets(self._cluster, self.topic, indexes, self._start, self._isolation)
+            ends: Mapping[int, int | None] = dict.fromkeys(indexes)
+            if self._end is not None:
+                ends = await find_offsets(self._cluster, self.topic, indexes, self._end, self._isolation)
+            self._places = {index: _Place(starts[index], ends[index]) for index in indexes}
+        return self._places
+
+    async def _ask_leaders(self, places: dict[int, _Place], wait_ms: int) -> None:
+        """Each leader is asked for those partitions that nobody is asked for yet."""
+        asked = {index for indexes in self._asked.values() for index in indexes}
+        by_leader: defaultdict[int, list[FetchPartition]] = defaultdict(list)
+        for index, place in places.items():
+            if index not in asked and not place.is_done:
+                partition = await self._cluster.partition(self.topic, index)
+                by_leader[partition.leader_id].append(
+                    FetchPartition(
+                        partition=index,
+                        current_leader_epoch=partition.leader_epoch,
+                        fetch_offset=place.offset,
+                        partition_max_bytes=self._partition_bytes,
+                    )
+                )
+        if not by_leader:
+            return
+        topic = await self._cluster.topic(self.topic)
+        for leader_id, partitions in by_leader.items():
+            asking = self._fetch(leader_id, topic, partitions, wait_ms)
+            self._asked[asyncio.create_task(asking)] = [partition.partition for partition in partitions]
+
+    async def _fetch(
+        self, leader_id: int, topic: Topic, partitions: list[FetchPartition], wait_ms: int
+    ) -> FetchResponse:
+        request = FetchRequest(
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            max_bytes=self._fetch_bytes,
+            isolation_level=self._isolation,
+            topics=[FetchTopic(topic=topic.name, topic_id=topic.topic_id, partitions=partitions)],
+        )
+        at_most = None if topic.has_id else _LAST_VERSION_WITHOUT_TOPIC_IDS
+        return await self._cluster.ask(leader_id, request, FetchResponse, at_most=at_most)
+
+    def _take(self, places: dict[int, _Place], answer: FetchResponse) -> list[Fetched]:
+        """What an answer brings. Trouble with one partition does not keep back what others have."""
+        raise_for(answer.error_code, topic=self.topic)
+        fetched: list[Fetched] = []
+        for data in (data for answered in answer.responses for data in answered.partitions):
+            index = data.partition_index
+            place = places.get(index)
+            if place is None:
+                raise MalformedAnswer("the answer to Fetch has a partition that nobody asked for", topic=self.topic)
+            if data.error_code:
+                self._trouble = self._error(place, data)
+                continue
+            try:
+                records = self._read(place, data)
+            except MalformedAnswer as error:
+                self._trouble = error
+                continue
+            if records:
+                fetched.append(Fetched(self.topic, index, records, place.offset, data.high_watermark))
+        return fetched
+
+    def _error(self, place: _Place, data: PartitionData) -> ServerError:
+        message = None
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            message = f"offset {place.offset} is not in the partition"
+        return ServerError(data.error_code, message, topic=self.topic, partition=data.partition_index)
+
+    def _read(self, place: _Place, data: PartitionData) -> list[Record]:
+        """The records that may be seen; the place moves behind all that was looked at."""
+        aborted = [
+            (transaction.producer_id, transaction.first_offset) for transaction in data.aborted_transactions or ()
+        ]
+        records: list[Record] = []
+        next_offset = place.offset
+        try:
+            for batch, is_visible in visible_batches(_in_memory(data), place.offset, aborted):
+                if is_visible:
+                    records += batch.records(place.offset)
+                next_offset = batch.header.next_offset
+        except CorruptBatch as error:
+            where = describe_place(self.topic, data.partition_index)
+            raise MalformedAnswer(
+                f"{where}: a damaged batch at or behind offset {next_offset}: {error}",
+                topic=self.topic,
+                partition=data.partition_index,
+            ) from error
+        if place.end_offset is not None and next_offset > place.end_offset:
+            next_offset = place.end_offset
+            records = [record for record in records if record.offset < next_offset]
+        place.offset = next_offset
+        return records
+
+    async def _recover(self, places: dict[int, _Place]) -> None:
+        """After trouble: wait a moment before the next attempt, or give up."""
+        error, self._trouble = self._trouble, None
+        if error is None:
+            return
+        is_out_of_range = isinstance(error, ServerError) and error.code == ErrorCode.OFFSET_OUT_OF_RANGE
+        if is_out_of_range and self._reset is not None and error.partition is not None:
+            found = await find_offsets(self._cluster, self.topic, [error.partition], self._reset, self._isolation)
+            places[error.partition].offset = found[error.partition]
+            return
+        if not error.retriable:
+            raise error
+        self._cluster.forget(self.topic)
+        if self._patience is None:
+            options = self._cluster.options
+            self._patience = Patience(options.retry_timeout_ms, options.retry_pause_ms)
+        if not await self._patience.pause():
+            raise error
+
+
+def _in_memory(data: PartitionData) -> Buffer:
+    """What was received is in memory; only what a broker sends may lie in a file."""
+    assert data.records is None or isinstance(data.records, BUFFERS)
+    return data.records or b""
