@@ -61,6 +61,11 @@ def apply(nodes: Nodes, operation: Operation) -> None:
         del nodes[path]
 
 
+def apply_all(nodes: Nodes, operations: Sequence[Operation]) -> None:
+    for operation in operations:
+        apply(nodes, operation)
+
+
 def refusal_of(commit: Callable[[], object]) -> type[StoreError] | None:
     try:
         commit()
@@ -80,7 +85,7 @@ class StoreAgainstModel(RuleBasedStateMachine):
     @rule(operations=st.lists(OPERATIONS, min_size=1, max_size=4))
     def commit(self, operations: Sequence[Operation]) -> None:
         nodes = dict(self.nodes)
-        expected = refusal_of(lambda: [apply(nodes, operation) for operation in operations])
+        expected = refusal_of(lambda: apply_all(nodes, operations))
         assert refusal_of(lambda: self.store.commit(operations)) is expected
         if expected is None:
             self.nodes = nodes

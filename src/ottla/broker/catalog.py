@@ -7,7 +7,6 @@ catalog opens: a folder that is missing is made, and one that the store does not
 from __future__ import annotations
 
 import logging
-import os
 import random
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -69,7 +68,9 @@ class Catalog:
 
     def open(self) -> None:
         """Read the store, open the logs, and make the two agree."""
-        self.store.commit(layout.prepare_operations(self.store))
+        operations = layout.prepare_operations(self.store)
+        if operations:
+            self.store.commit(operations)
         self.cluster_id = self._read_cluster_id()
         self.read_settings()
         stored = layout.read_topics_and_states(self.store)
@@ -116,7 +117,7 @@ class Catalog:
         log = self._logs.logs.pop((name, index))
         self._logs.cleaner_offsets.pop((name, index), None)
         suffix = f".{uuid.uuid4().hex}{STRAY_FOLDER}"
-        aside = os.fsdecode(f"{name}-{index}"[: LONGEST_FOLDER_NAME - len(suffix)] + suffix)
+        aside = f"{name}-{index}"[: LONGEST_FOLDER_NAME - len(suffix)] + suffix
         self._logs.files.rename(log.folder, f"{self._logs.folder}/{aside}")
         logger.warning("the folder %s-%d is put aside as %s: %s", name, index, aside, why)
 
@@ -170,9 +171,7 @@ class Catalog:
         self, asked: Sequence[CreatableTopic], *, validate_only: bool = False
     ) -> dict[str, NewTopic | Refusal]:
         """Decide on a request, and create what may be: in the store all at once, then the logs."""
-        decisions = decide_creations(
-            self.cluster, asked, self._defaults(), self._random, lambda: uuid.uuid4().bytes
-        )
+        decisions = decide_creations(self.cluster, asked, self._defaults(), self._random, lambda: uuid.uuid4().bytes)
         if not validate_only:
             created = [decision for decision in decisions.values() if isinstance(decision, NewTopic)]
             operations = [

@@ -83,6 +83,4 @@ def _definition(name: str) -> Definition:
 
 
 def _without_default(entry: Described) -> Described:
-    return entry._replace(
-        synonyms=tuple(synonym for synonym in entry.synonyms if synonym.source is not Source.DEFAULT)
-    )
+    return entry._replace(synonyms=tuple(synonym for synonym in entry.synonyms if synonym.source is not Source.DEFAULT))

@@ -1,0 +1,27 @@
+"""CreatePartitions (37), versions 0 to 3."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.controller.refusal import Refusal
+from ottla.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.dispatch import Context
+
+
+def handle(broker: Broker, request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
+    decisions = broker.catalog.create_partitions(request.topics, validate_only=request.validate_only)
+    results = []
+    for name, decision in decisions.items():
+        result = CreatePartitionsTopicResult(name=name, error_code=0)
+        if isinstance(decision, Refusal):
+            result.error_code, result.error_message = decision.code, decision.message
+        results.append(result)
+    return CreatePartitionsResponse(results=results)

@@ -1,0 +1,66 @@
+"""CreateTopics (19), versions 2 to 7."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.controller.refusal import Refusal
+from ottla.controller.topics import NewTopic
+from ottla.log.topic_config import TOPIC_SETTINGS
+from ottla.wire.messages.create_topics import (
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.dispatch import Context
+
+FIRST_VERSION_WITH_CONFIGS = 5
+
+
+def handle(broker: Broker, request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
+    decisions = broker.catalog.create_topics(request.topics, validate_only=request.validate_only)
+    tells_configs = context.version >= FIRST_VERSION_WITH_CONFIGS
+    return CreateTopicsResponse(
+        topics=[
+            _refused(name, decision) if isinstance(decision, Refusal) else _created(broker, decision, tells_configs)
+            for name, decision in decisions.items()
+        ]
+    )
+
+
+def _refused(name: str, refusal: Refusal) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=refusal.code, error_message=refusal.message)
+
+
+def _created(broker: Broker, topic: NewTopic, tells_configs: bool) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=topic.node.topic_id,
+        error_code=0,
+        num_partitions=len(topic.node.replicas),
+        replication_factor=len(topic.node.replicas[0]),
+        configs=_configs(broker, topic.overrides) if tells_configs else [],
+    )
+
+
+def _configs(broker: Broker, overrides: dict[str, str]) -> list[CreatableTopicConfigs]:
+    configs = []
+    for name in sorted(TOPIC_SETTINGS):
+        definition = TOPIC_SETTINGS[name]
+        if definition.is_internal and name not in overrides:
+            continue
+        text, source = broker.settings.topic_defaults.effective(name, overrides)
+        configs.append(
+            CreatableTopicConfigs(
+                name=name,
+                value=text,
+                read_only=False,
+                config_source=source,
+                is_sensitive=definition.is_sensitive,
+            )
+        )
+    return configs

@@ -1,0 +1,51 @@
+"""DeleteTopics (20), versions 1 to 6. Topics are gone when the answer leaves; their files go later."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.controller.refusal import Refusal
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from ottla.wire.uuids import ZERO_UUID
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.dispatch import Context
+
+FIRST_VERSION_WITH_IDS = 6
+FIRST_VERSION_WITH_DISABLED = 3
+
+
+def handle(broker: Broker, request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
+    asked = request.topics
+    if context.version < FIRST_VERSION_WITH_IDS:
+        asked = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
+    if not broker.settings.config.delete_topic_enable:
+        return _disabled(asked, context.version)
+    results = []
+    for name, topic_id, decision in broker.catalog.delete_topics(asked):
+        result = DeletableTopicResult(name=name, topic_id=topic_id, error_code=0)
+        if isinstance(decision, Refusal):
+            result.error_code, result.error_message = decision.code, decision.message
+        results.append(result)
+    return DeleteTopicsResponse(responses=results)
+
+
+def _disabled(asked: list[DeleteTopicState], version: int) -> DeleteTopicsResponse:
+    code = ErrorCode.TOPIC_DELETION_DISABLED
+    if version < FIRST_VERSION_WITH_DISABLED:
+        code = ErrorCode.INVALID_REQUEST
+    return DeleteTopicsResponse(
+        responses=[
+            DeletableTopicResult(
+                name=topic.name, topic_id=topic.topic_id, error_code=code, error_message="Topic deletion is disabled."
+            )
+            for topic in asked
+        ]
+    )

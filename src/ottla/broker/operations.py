@@ -1,0 +1,16 @@
+"""What a client may do, as sets of bits: without an authorizer, everything there is."""
+
+from __future__ import annotations
+
+READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = range(
+    3, 13
+)
+NOT_ASKED = -2147483648
+
+
+def _bits(*operations: int) -> int:
+    return sum(1 << operation for operation in operations)
+
+
+TOPIC_OPERATIONS = _bits(READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
+CLUSTER_OPERATIONS = _bits(CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE)
