@@ -13,8 +13,9 @@ from ottla.broker.config_layers import BrokerSettings
 from ottla.broker.connection import Limits
 from ottla.broker.dispatch import Dispatch
 from ottla.broker.fetch_sessions import FetchSessions
+from ottla.broker.http import HttpServer
 from ottla.broker.loop import Loop
-from ottla.broker.metrics import Metrics
+from ottla.broker.metrics import CONTENT_TYPE, Metrics, exposition
 from ottla.broker.quotas import Quotas
 from ottla.broker.server import Server
 from ottla.broker.topics import Topics
@@ -50,20 +51,25 @@ class Broker:
         self.fetch_sessions = FetchSessions(self.settings.config.max_incremental_fetch_session_cache_slots)
         self.quotas = Quotas()
         self.metrics = Metrics()
-        self.catalog: Catalog | None = None
+        self._catalog: Catalog | None = None
         self.server: Server | None = None
         self.advertised_host, self.advertised_port = "", 0
         self._background: Background | None = None
+        self._pages: HttpServer | None = None
         self._commit = GroupCommit()
         self._round: Round | None = None
 
-    def start(self, host: str, port: int) -> None:
-        """Open the data, then listen; port 0 takes any that is free."""
-        config = self.settings.config
+    def open(self) -> None:
+        """Open the data: from here on everything works but what needs the network."""
         self.logs.take_folder()
         store = LocalStore(f"{self.logs.folder}/{STORE}")
-        self.catalog = Catalog(store, self.logs, self.topics, self.settings, self.node_id, self.clock_ms)
-        self.catalog.open()
+        self._catalog = Catalog(store, self.logs, self.topics, self.settings, self.node_id, self.clock_ms)
+        self._catalog.open()
+
+    def start(self, host: str, port: int) -> None:
+        """Open the data, then listen; port 0 takes any that is free."""
+        self.open()
+        config = self.settings.config
         self.server = Server(
             self.loop,
             host,
@@ -83,19 +89,41 @@ class Broker:
         )
         self._background = Background(self.loop, housekeeping)
 
+    def serve_pages(self, host: str, port: int) -> int:
+        """Serve /metrics and /health too, on a port of their own; which one it is."""
+        self._pages = HttpServer(self.loop, host, port, {"/metrics": self._metrics_page, "/health": self._health_page})
+        return self._pages.port
+
+    def _metrics_page(self) -> tuple[int, str, str]:
+        return 200, CONTENT_TYPE, exposition(self)
+
+    def _health_page(self) -> tuple[int, str, str]:
+        failed = [f"{topic}-{index}" for (topic, index), log in self.logs.logs.items() if log.failure is not None]
+        if failed:
+            return 503, "text/plain", f"the disk failed for {', '.join(failed)}\n"
+        return 200, "text/plain", "ok\n"
+
     def stop(self) -> None:
         """Let go of the clients, then close the data in good order."""
         if self._background is not None:
             self._background.stop()
+        if self._pages is not None:
+            self._pages.close()
         if self.server is not None:
             self.server.close()
-        if self.catalog is not None:
-            self.catalog.close()
+        if self._catalog is not None:
+            self._catalog.close()
         self.logs.close(self.clock_ms())
 
     @property
+    def catalog(self) -> Catalog:
+        """What brings topics about, once the data is open."""
+        assert self._catalog is not None
+        return self._catalog
+
+    @property
     def cluster_id(self) -> str:
-        return "" if self.catalog is None else self.catalog.cluster_id
+        return self.catalog.cluster_id
 
     def clock_ms(self) -> int:
         return time.time_ns() // 1_000_000

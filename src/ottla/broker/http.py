@@ -23,7 +23,8 @@ class HttpServer:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.create_server((host, port), family=family)
         self._socket.setblocking(False)
-        self.host, self.port = host, self._socket.getsockname()[1]
+        self.host = host
+        self.port: int = self._socket.getsockname()[1]
         self._visits: set[_Visit] = set()
         loop.watch(self._socket, READ, self._accept)
 

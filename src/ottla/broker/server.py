@@ -42,7 +42,8 @@ class Server:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.create_server((host, port), family=family, backlog=BACKLOG)
         self._socket.setblocking(False)
-        self.host, self.port = host, self._socket.getsockname()[1]
+        self.host = host
+        self.port: int = self._socket.getsockname()[1]
         loop.watch(self._socket, READ, self._accept)
 
     def _accept(self, _events: int) -> None:

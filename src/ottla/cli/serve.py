@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import logging
 import signal
 import sys
 import tempfile
+import tomllib
+from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from ottla import __version__
-from ottla.cli.errors import UsageError
+from ottla.cli.errors import CommandFailed, UsageError
 from ottla.cli.parser import Parser
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
 
 DESCRIPTION = "Run a broker that Kafka's clients can use."
 EXAMPLES = """\
@@ -50,24 +57,75 @@ def _parser() -> Parser:
 
 def _serve(options: argparse.Namespace, folder: str) -> int:
     from ottla.broker.broker import Broker
+    from ottla.broker.config_layers import BrokerSettings
     from ottla.broker.loop import Loop
+    from ottla.config import ConfigError
     from ottla.log.files import DiskFiles
 
     host, port = address_of(options.listen)
-    loop = Loop()
-    broker = Broker(loop, DiskFiles(), folder, syncs=options.durability == "fsync")
     try:
-        broker.start(host, port)
+        settings = BrokerSettings(_settings(options))
+    except ConfigError as error:
+        raise UsageError(str(error)) from None
+    loop = Loop()
+    broker = Broker(loop, DiskFiles(), folder, settings, syncs=options.durability == "fsync")
+    try:
+        _start(broker, host, port, folder)
         address = f"{broker.advertised_host}:{broker.advertised_port}"
         print(f"Ottla {__version__} serves on {address}, data in {folder}", flush=True)
+        if options.metrics:
+            pages = address_of(options.metrics)
+            print(f"metrics on http://{pages[0]}:{broker.serve_pages(*pages)}/metrics", flush=True)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: loop.post(loop.stop))
         loop.run()
-        print("stopping", file=sys.stderr)
     finally:
         broker.stop()
         loop.close()
     return 0
+
+
+def _start(broker: Broker, host: str, port: int, folder: str) -> None:
+    try:
+        broker.start(host, port)
+    except BlockingIOError:
+        raise CommandFailed(
+            f"{folder}: another broker uses this data; stop it, or give --data another folder"
+        ) from None
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        raise CommandFailed(f"{host}:{port} is in use; give --listen another port, or port 0 for a free one") from None
+
+
+def _settings(options: argparse.Namespace) -> dict[str, str]:
+    """The broker's settings: those of the file, and over them those of the command line."""
+    settings: dict[str, str] = {}
+    if options.config:
+        with open(options.config, "rb") as file:
+            try:
+                settings = dict(_flattened(tomllib.load(file)))
+            except tomllib.TOMLDecodeError as error:
+                raise CommandFailed(f"{options.config}: {error}") from None
+    for text in options.set:
+        key, separator, value = text.partition("=")
+        if not separator:
+            raise UsageError(f"--set {text}: write KEY=VALUE, as in --set num.partitions=3")
+        settings[key] = value
+    return settings
+
+
+def _flattened(table: dict[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """TOML reads a dotted key as tables in tables; Kafka's names are the path through them."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flattened(value, f"{prefix}{key}.")
+        elif isinstance(value, bool):
+            yield prefix + key, str(value).lower()
+        elif isinstance(value, list):
+            yield prefix + key, ",".join(map(str, value))
+        else:
+            yield prefix + key, str(value)
 
 
 def address_of(text: str) -> tuple[str, int]:
