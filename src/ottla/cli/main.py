@@ -14,11 +14,18 @@ from ottla.cli.parser import Parser
 
 # Each verb is a module in this folder, loaded when it is asked for; its `run` takes the arguments behind the verb.
 VERBS = {
+    "topics": "create, list, describe, alter, delete and expand topics",
+    "configs": "describe and alter the configuration of topics and brokers",
+    "produce": "write records to a topic, from standard input",
+    "consume": "read records of a topic, to standard output",
     "log": "look into the files of a log: show them, check them",
 }
 
 EXAMPLES = """\
 examples:
+  ottla topics create orders               create a topic
+  ottla produce orders < orders.txt        write a record for each line
+  ottla consume orders --from-beginning    read them
   ottla log dump data/orders-0             show what a partition's files hold
   ottla log verify data                    check every file of a data folder
   ottla log --help                         more on one verb

@@ -1,0 +1,19 @@
+"""Rows under a heading, in columns as wide as what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_GAP = "  "
+
+
+def table(heading: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    """The lines. Numbers stand to the right."""
+    texts = [list(heading), *([str(cell) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    right = [all(isinstance(row[index], int) for row in rows) and bool(rows) for index in range(len(heading))]
+    return [_GAP.join(map(_aligned, line, widths, right)).rstrip() for line in texts]
+
+
+def _aligned(text: str, width: int, to_the_right: bool) -> str:
+    return text.rjust(width) if to_the_right else text.ljust(width)
