@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ottla.log.errors import InvalidTransactionState, OffsetOutOfRange, StorageFailed
+from ottla.log.errors import InvalidTransactionState, OffsetOutOfRange, StaleLeaderEpoch, StorageFailed
 from ottla.log.log import Log
 from ottla.log.producers import Origin
 from ottla.log.topic_config import TopicConfig
@@ -413,3 +413,15 @@ def test_closing_twice_or_after_a_failure_writes_nothing() -> None:
     assert files.operation_count == count
     with pytest.raises(StorageFailed):
         append(log)
+
+
+def test_a_replaced_leader_writes_no_more() -> None:
+    log = new_log()
+    append(log, [b"a"], epoch=3)
+    append(log, [b"b"], epoch=5)
+    with pytest.raises(StaleLeaderEpoch):
+        append(log, [b"late"], epoch=4)
+    replicated = build_batch([b"late"], timestamp=0, base_offset=2, leader_epoch=4)
+    with pytest.raises(StaleLeaderEpoch):
+        log.append_replicated(memoryview(replicated), 0)
+    assert log.end_offset == 2

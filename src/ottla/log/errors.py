@@ -39,6 +39,12 @@ class InvalidRecord(LogError):
     code = 87
 
 
+class StaleLeaderEpoch(LogError):
+    """Records of a leader that has been replaced: the log never goes back to an earlier epoch."""
+
+    code = 74
+
+
 class UnexpectedOffset(LogError):
     """A follower was given records that do not continue its log."""
 

@@ -13,7 +13,7 @@ from typing import Concatenate, NamedTuple, ParamSpec
 
 from ottla.log.aborted import AbortedTransaction
 from ottla.log.epochs import LeaderEpochs
-from ottla.log.errors import CorruptLog, OffsetOutOfRange, StorageFailed, UnexpectedOffset
+from ottla.log.errors import CorruptLog, OffsetOutOfRange, StaleLeaderEpoch, StorageFailed, UnexpectedOffset
 from ottla.log.files import Buffer, FileRange, Files
 from ottla.log.flush import Flush
 from ottla.log.producers import CompletedTransaction, Origin, Producers
@@ -143,6 +143,8 @@ class Log:
                 self.producers.check(header, origin, new_epoch_starts_at_zero=new_epoch_starts_at_zero)
         base_offset = self.end_offset
         if leader_epoch != self.epochs.latest:
+            if leader_epoch < self.epochs.latest:
+                raise StaleLeaderEpoch(f"epoch {leader_epoch} writes behind {self.epochs.latest} in {self.folder}")
             self._assign_epoch(leader_epoch, base_offset)
         stamp_offset_and_epoch(batch, 0, base_offset, header.length, leader_epoch)
         last_offset = base_offset + header.last_offset_delta
@@ -186,7 +188,7 @@ class Log:
     def _checked(self, records: memoryview) -> list[tuple[int, BatchHeader, ControlMarker | None]]:
         """The whole batches in `records`; raises before anything is written if one is not as it must be."""
         checked = []
-        position, next_offset = 0, self.end_offset
+        position, next_offset, leader_epoch = 0, self.end_offset, self.epochs.latest
         while position < len(records):
             try:
                 header = check_batch(records, position)
@@ -196,10 +198,15 @@ class Log:
                 raise CorruptLog(f"records at offset {next_offset}: {error}") from None
             if header.base_offset < next_offset:
                 raise UnexpectedOffset(f"offset {header.base_offset} came, {next_offset} was due")
+            if header.leader_epoch < leader_epoch:
+                raise StaleLeaderEpoch(
+                    f"offset {header.base_offset} is of epoch {header.leader_epoch}, not {leader_epoch}"
+                )
             marker = None
             if header.attributes & CONTROL and header.producer_id >= 0:
                 marker = read_marker(records[position : position + header.size])
             checked.append((position, header, marker))
+            leader_epoch = header.leader_epoch
             position += header.size
             next_offset = header.next_offset
         return checked

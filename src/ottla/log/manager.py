@@ -80,7 +80,9 @@ class LogManager:
     def take_folder(self) -> None:
         """Make the folder if it is missing, and lock it; OSError when another process has it."""
         if self._lock is None:
-            self.files.make_folder(self.folder)
+            if not self.files.exists(self.folder):
+                self.files.make_folder(self.folder)
+                self.files.sync_folder(self.folder.rpartition("/")[0])  # or all of it could go with its name
             self._lock = self.files.lock(self._path(LOCK))
 
     def _release_folder(self) -> None:
