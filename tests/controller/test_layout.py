@@ -27,7 +27,7 @@ def test_a_topic_of_the_first_version_has_no_id() -> None:
 
 def test_a_state_is_written_as_kafka_did() -> None:
     data = b'{"version":1,"leader":1,"leader_epoch":4,"controller_epoch":2,"isr":[1,2]}'
-    state = PartitionState(1, 4, [1, 2], controller_epoch=2)
+    state = PartitionState(1, 4, (1, 2), controller_epoch=2)
     assert layout.encode_state(state) == data
     assert layout.decode_state(data) == state
 
@@ -71,7 +71,7 @@ def test_a_topic_is_read_back_with_its_states(tmp_path: Path) -> None:
     topic = TopicNode(TOPIC_ID, [[1, 2], [2, 1]])
     store.commit(list(layout.topic_operations("t", topic, {"retention.ms": "5"})))
     store.commit(list(layout.partition_operations("t", 2, [[3]])))
-    states = [PartitionState(1, 0, [1, 2]), PartitionState(2, 0, [2, 1])]
+    states = [PartitionState(1, 0, (1, 2)), PartitionState(2, 0, (2, 1))]
     assert layout.read_topics_and_states(store) == {"t": (topic, states)}
     assert layout.read_configs(store, layout.TOPIC_CONFIGS) == {"t": {"retention.ms": "5"}}
     store.close()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.background import Background
 from ottla.broker.catalog import Catalog
 from ottla.broker.config_layers import BrokerSettings
+from ottla.broker.config_quotas import StoredQuotas
 from ottla.broker.connection import Limits
 from ottla.broker.dispatch import Dispatch
 from ottla.broker.fetch_sessions import FetchSessions
@@ -38,6 +39,8 @@ STORE = "cluster.sqlite"
 class Broker:
     """Everything that belongs to one broker and its one thread."""
 
+    stored_quotas: StoredQuotas
+
     def __init__(
         self, loop: Loop, files: Files, folder: str, settings: BrokerSettings | None = None, *, syncs: bool = False
     ) -> None:
@@ -65,6 +68,7 @@ class Broker:
         store = LocalStore(f"{self.logs.folder}/{STORE}")
         self._catalog = Catalog(store, self.logs, self.topics, self.settings, self.node_id, self.clock_ms)
         self._catalog.open()
+        self.stored_quotas = StoredQuotas(store, self.quotas)
 
     def start(self, host: str, port: int) -> None:
         """Open the data, then listen; port 0 takes any that is free."""

@@ -289,4 +289,4 @@ def _new_topic(node: TopicNode) -> StoredTopic:
 
 
 def _first_states(replicas: Iterable[list[int]]) -> list[PartitionState]:
-    return [PartitionState(brokers[0], 0, brokers) for brokers in replicas]
+    return [layout.first_state(brokers) for brokers in replicas]

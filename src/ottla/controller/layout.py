@@ -5,6 +5,7 @@ What older releases of Kafka left behind can be read; what is written has the la
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -56,7 +57,7 @@ class PartitionState(NamedTuple):
 
     leader_id: int
     leader_epoch: int
-    in_sync: list[int]
+    in_sync: tuple[int, ...]
     controller_epoch: int = 1
 
 
@@ -137,6 +138,7 @@ def decode_topic(data: bytes) -> TopicNode:
     return TopicNode(topic_id, [partitions[str(index)] for index in range(len(partitions))])
 
 
+@functools.lru_cache(maxsize=4096)  # thousands of partitions have equal states
 def encode_state(state: PartitionState) -> bytes:
     return _encode(
         {
@@ -149,9 +151,10 @@ def encode_state(state: PartitionState) -> bytes:
     )
 
 
+@functools.lru_cache(maxsize=4096)
 def decode_state(data: bytes) -> PartitionState:
     fields = _decode(data)
-    return PartitionState(fields["leader"], fields["leader_epoch"], fields["isr"], fields["controller_epoch"])
+    return PartitionState(fields["leader"], fields["leader_epoch"], tuple(fields["isr"]), fields["controller_epoch"])
 
 
 def encode_config(texts: Mapping[str, str]) -> bytes:
@@ -209,6 +212,11 @@ class _Fields(dict[str, Any]):
         raise CorruptNode(f"{name!r} is missing")
 
 
+def first_state(replicas: Sequence[int]) -> PartitionState:
+    """The state of a partition that begins: its preferred leader leads, and all are in sync."""
+    return PartitionState(replicas[0], 0, tuple(replicas))
+
+
 # Operations
 
 
@@ -224,7 +232,7 @@ def partition_operations(name: str, first: int, replicas: Sequence[list[int]]) -
     """The states of new partitions, from the index `first` on."""
     for index, brokers in enumerate(replicas, first):
         yield Create(partition_path(name, index))
-        yield Create(state_path(name, index), encode_state(PartitionState(brokers[0], 0, brokers)))
+        yield Create(state_path(name, index), encode_state(first_state(brokers)))
 
 
 def write_config(store: Store, path: str, texts: Mapping[str, str]) -> Operation:

@@ -23,27 +23,33 @@ FIRST_VERSION_WITH_CONFIGS = 5
 
 def handle(broker: Broker, request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
     decisions = broker.catalog.create_topics(request.topics, validate_only=request.validate_only)
-    tells_configs = context.version >= FIRST_VERSION_WITH_CONFIGS
-    return CreateTopicsResponse(
-        topics=[
-            _refused(name, decision) if isinstance(decision, Refusal) else _created(broker, decision, tells_configs)
-            for name, decision in decisions.items()
-        ]
-    )
+    # Hundreds of topics are often created with the same configurations: each set of them is worked out once.
+    configs: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
+    topics = []
+    for name, decision in decisions.items():
+        if isinstance(decision, Refusal):
+            topics.append(_refused(name, decision))
+            continue
+        topics.append(topic := _created(decision))
+        if context.version >= FIRST_VERSION_WITH_CONFIGS:
+            key = frozenset(decision.overrides.items())
+            if key not in configs:
+                configs[key] = _configs(broker, decision.overrides)
+            topic.configs = configs[key]
+    return CreateTopicsResponse(topics=topics)
 
 
 def _refused(name: str, refusal: Refusal) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=refusal.code, error_message=refusal.message)
 
 
-def _created(broker: Broker, topic: NewTopic, tells_configs: bool) -> CreatableTopicResult:
+def _created(topic: NewTopic) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic.node.topic_id,
         error_code=0,
         num_partitions=len(topic.node.replicas),
         replication_factor=len(topic.node.replicas[0]),
-        configs=_configs(broker, topic.overrides) if tells_configs else [],
     )
 
 

@@ -1,0 +1,53 @@
+"""AlterClientQuotas (49), versions 0 to 1. An entity that comes twice is refused, others are altered."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ottla.controller.quotas import Alteration, Entity, altered, check_entity, entity_of, shown
+from ottla.controller.refusal import Refusal
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    EntityData,
+    EntryData,
+    EntryResult,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.dispatch import Context
+
+
+def handle(broker: Broker, request: AlterClientQuotasRequest, context: Context) -> AlterClientQuotasResponse:
+    entries = [(_entity(entry), entry) for entry in request.entries]
+    named = Counter(entity for entity, _ in entries)
+    results: dict[Entity, EntryResult] = {}
+    changed: dict[Entity, dict[str, float]] = {}
+    for entity, entry in entries:
+        results[entity] = result = EntryResult(
+            error_code=0, entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
+        )
+        try:
+            changed[entity] = _quotas(broker, entity, entry, is_named_twice=named[entity] > 1)
+        except Refusal as refusal:
+            result.error_code, result.error_message = refusal.code, refusal.message
+    if not request.validate_only:
+        broker.stored_quotas.replace(changed)
+    return AlterClientQuotasResponse(entries=list(results.values()))
+
+
+def _entity(entry: EntryData) -> Entity:
+    return entity_of((part.entity_type, part.entity_name) for part in entry.entity)
+
+
+def _quotas(broker: Broker, entity: Entity, entry: EntryData, *, is_named_twice: bool) -> dict[str, float]:
+    """What the entity will have."""
+    if is_named_twice or len({op.key for op in entry.ops}) < len(entry.ops):
+        message = f"Ignoring duplicate entity ClientQuotaEntity(entries={shown(entity)})"
+        raise Refusal(ErrorCode.INVALID_REQUEST, message)
+    check_entity(entity)
+    alterations = [Alteration(op.key, None if op.remove else op.value) for op in entry.ops]
+    return altered(entity, broker.stored_quotas.by_entity.get(entity, {}), alterations)

@@ -1,0 +1,38 @@
+"""DescribeClientQuotas (48), versions 0 to 1."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.controller.quotas import check_components, matches
+from ottla.controller.refusal import Refusal
+from ottla.wire.messages.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.dispatch import Context
+
+
+def handle(broker: Broker, request: DescribeClientQuotasRequest, context: Context) -> DescribeClientQuotasResponse:
+    try:
+        check_components(request.components)
+    except Refusal as refusal:
+        return DescribeClientQuotasResponse(error_code=refusal.code, error_message=refusal.message, entries=None)
+    return DescribeClientQuotasResponse(
+        error_code=0,
+        error_message="",
+        entries=[
+            EntryData(
+                entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+                values=[ValueData(key=key, value=quotas[key]) for key in sorted(quotas)],
+            )
+            for entity, quotas in broker.stored_quotas.by_entity.items()
+            if matches(entity, request.components, strict=request.strict)
+        ],
+    )

@@ -1,0 +1,103 @@
+"""DescribeConfigs (32), versions 1 to 4. Topics and brokers are described; groups and loggers are not yet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.config_dynamic import is_dynamic
+from ottla.config import Described
+from ottla.controller.configs import ResourceType
+from ottla.controller.refusal import Refusal
+from ottla.controller.topic_names import check_name
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.dispatch import Context
+
+MALFORMED = (
+    "This most likely occurs because of a request being malformed by the client library or the message was sent to "
+    "an incompatible broker. See the broker logs for more details."
+)
+
+
+def handle(broker: Broker, request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(results=[_result(broker, request, resource) for resource in request.resources])
+
+
+def _result(
+    broker: Broker, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(
+        error_code=0,
+        error_message="",
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[],
+    )
+    try:
+        entries = _entries(broker, resource)
+    except Refusal as refusal:
+        result.error_code, result.error_message = refusal.code, refusal.message
+        return result
+    keys = set(resource.configuration_keys or ())
+    is_broker = resource.resource_type == ResourceType.BROKER
+    result.configs = [
+        _entry(entry, request, is_read_only=is_broker and not is_dynamic(entry.name))
+        for entry in entries
+        if not keys or entry.name in keys
+    ]
+    return result
+
+
+def _entries(broker: Broker, resource: DescribeConfigsResource) -> list[Described]:
+    name = resource.resource_name
+    match resource.resource_type:
+        case ResourceType.TOPIC:
+            check_name(name)
+            topic = broker.topics.by_name.get(name)
+            if topic is None:
+                raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+            return broker.settings.topic_defaults.describe(topic.overrides)
+        case ResourceType.BROKER:
+            return _broker_entries(broker, name)
+    raise Refusal(ErrorCode.INVALID_REQUEST, MALFORMED)
+
+
+def _broker_entries(broker: Broker, name: str) -> list[Described]:
+    if not name:
+        return broker.settings.describe_cluster()
+    try:
+        node_id = int(name) if name == name.strip() else None
+    except ValueError:
+        node_id = None
+    if node_id is None:
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    if node_id != broker.node_id:
+        message = f"Unexpected broker id, expected {broker.node_id} or empty string, but received {node_id}"
+        raise Refusal(ErrorCode.INVALID_REQUEST, message)
+    return broker.settings.describe()
+
+
+def _entry(entry: Described, request: DescribeConfigsRequest, *, is_read_only: bool) -> DescribeConfigsResourceResult:
+    synonyms = entry.synonyms if request.include_synonyms else ()
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.text,
+        read_only=is_read_only,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+        synonyms=[
+            DescribeConfigsSynonym(name=synonym.name, value=synonym.text, source=synonym.source) for synonym in synonyms
+        ],
+        config_type=entry.kind,
+        documentation=entry.documentation if request.include_documentation else None,
+    )

@@ -1,0 +1,106 @@
+"""DescribeTopicPartitions (75), version 0.
+
+Topics come in the order of their names, with as many partitions as are asked for. There are no eligible leaders beside the in-sync replicas, so their lists are empty.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.operations import TOPIC_OPERATIONS
+from ottla.controller.topic_names import INTERNAL, is_legal
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from ottla.wire.uuids import ZERO_UUID
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.dispatch import Context
+    from ottla.broker.topics import Topic
+
+
+def handle(
+    broker: Broker, request: DescribeTopicPartitionsRequest, context: Context
+) -> DescribeTopicPartitionsResponse:
+    cursor = request.cursor or Cursor(topic_name="", partition_index=0)
+    asked = {topic.name for topic in request.topics}
+    if cursor.partition_index < 0 or (request.cursor is not None and asked and cursor.topic_name not in asked):
+        return _refused(request, ErrorCode.INVALID_REQUEST)
+    if "" in asked:
+        return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+    limit = max(min(request.response_partition_limit, broker.settings.config.max_request_partition_size_limit), 1)
+    names = sorted(name for name in asked or broker.topics.by_name if name >= cursor.topic_name)
+    return _page(broker, names, cursor, limit)
+
+
+def _page(broker: Broker, names: list[str], cursor: Cursor, left: int) -> DescribeTopicPartitionsResponse:
+    """As many partitions as are `left`, and where the next page begins."""
+    topics = []
+    following = None
+    for name in names:
+        if left == 0:
+            following = Cursor(topic_name=name, partition_index=0)
+            break
+        topic = broker.topics.by_name.get(name)
+        if topic is None:
+            topics.append(_unknown(name))
+            continue
+        first = cursor.partition_index if name == cursor.topic_name else 0
+        end = min(first + left, len(topic.partitions))
+        topics.append(_known(topic, first, end))
+        if end < len(topic.partitions):
+            following = Cursor(topic_name=name, partition_index=end)
+            break
+        left -= max(end - first, 0)
+    return DescribeTopicPartitionsResponse(topics=topics, next_cursor=following)
+
+
+def _known(topic: Topic, first: int, end: int) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=0,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL,
+        partitions=[
+            DescribeTopicPartitionsResponsePartition(
+                error_code=0,
+                partition_index=partition.index,
+                leader_id=partition.leader_id,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=partition.replicas,
+                isr_nodes=partition.in_sync,
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+                offline_replicas=[],
+            )
+            for partition in topic.partitions[first:end]
+        ],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code,
+        name=name,
+        topic_id=ZERO_UUID,
+        is_internal=name in INTERNAL,
+        partitions=[],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _refused(request: DescribeTopicPartitionsRequest, code: ErrorCode) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(error_code=code, name=topic.name, topic_id=ZERO_UUID, partitions=[])
+            for topic in request.topics
+        ]
+    )
