@@ -22,7 +22,7 @@ Kafka's own producers choose it, else to one after the other."""
 EXAMPLES = rf"""examples:
   echo hello | ottla produce greetings
   ottla produce orders --key-separator : --codec zstd < orders.txt
-  ottla produce orders --key-separator '\t' --header source=import orders.tsv
+  ottla produce orders --key-separator '\t' --header source=import --file orders.tsv
   ottla produce events --format json --acks 1 < events.jsonl
   ottla consume a --from-beginning --to-end --format json | ottla produce b --format json
 
@@ -40,7 +40,9 @@ def run(arguments: list[str]) -> int:
 def _parser() -> Parser:
     parser = Parser(prog="ottla produce", description=DESCRIPTION, epilog=EXAMPLES)
     parser.add_argument("topic", metavar="TOPIC")
-    parser.add_argument("files", nargs="*", metavar="FILE", help="files to read in place of standard input")
+    parser.add_argument(
+        "--file", action="append", default=[], metavar="FILE", help="read this in place of standard input; repeat it"
+    )
     parser.add_argument("--format", choices=FORMATS, default="text", help="how lines are written (text)")
     parser.add_argument("--json", action="store_true", help="say as JSON where each record was written")
     records = parser.add_argument_group("records")

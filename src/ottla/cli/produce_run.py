@@ -16,6 +16,7 @@ from ottla.cli.errors import CommandFailed
 from ottla.cli.produce_lines import LineReader
 from ottla.cli.progress import Progress
 from ottla.cli.record_text import NotInFormat
+from ottla.cli.table import counted
 from ottla.client import Delivery, DeliveryFailed, NewRecord, Producer
 
 PORTION_BYTES = 4 << 20
@@ -26,7 +27,7 @@ def produce(options: argparse.Namespace) -> int:
     read = LineReader(options)
     count = 0
     with errors_as_sentences(), ExitStack() as stack:
-        inputs: list[BinaryIO] = [stack.enter_context(open(path, "rb")) for path in options.files] or [sys.stdin.buffer]
+        inputs: list[BinaryIO] = [stack.enter_context(open(path, "rb")) for path in options.file] or [sys.stdin.buffer]
         progress = Progress(sum(map(_size_bytes, inputs)), is_wanted=all(map(_size_bytes, inputs)))
         producer = stack.enter_context(_producer(options))
         for lines in (lines for one in inputs for lines in _portions(one)):
@@ -42,7 +43,7 @@ def produce(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"type": "summary", "topic": options.topic, "records": count}))
     else:
-        print(f"{count:,} {'record' if count == 1 else 'records'} written to {options.topic}")
+        print(f"{counted(count, 'record')} written to {options.topic}")
     return 0
 
 
@@ -83,9 +84,9 @@ def _said_what_was_written(count: int, topic: str) -> Iterator[None]:
     try:
         yield
     except NotInFormat as error:
-        raise CommandFailed(f"{error}; {count:,} records before it were written to {topic}") from None
+        raise CommandFailed(f"{error}; written to {topic} before: {counted(count, 'record')}") from None
     except _Failed as error:
-        raise CommandFailed(f"{error}; {count + error.written:,} records were written") from None
+        raise CommandFailed(f"{error}; written to {topic}: {counted(count + error.written, 'record')}") from None
 
 
 def _row(delivery: Delivery) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Rows under a heading, in columns as wide as what is in them."""
+"""Rows under a heading, in columns as wide as what is in them, and counts of things."""
 
 from __future__ import annotations
 
@@ -17,3 +17,7 @@ def table(heading: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]
 
 def _aligned(text: str, width: int, to_the_right: bool) -> str:
     return text.rjust(width) if to_the_right else text.ljust(width)
+
+
+def counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

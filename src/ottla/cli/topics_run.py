@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from ottla.cli.broker_options import bootstrap_of, client_options, errors_as_sentences
 from ottla.cli.configs_run import alter_resources
 from ottla.cli.errors import FAILED
-from ottla.cli.table import table
+from ottla.cli.table import counted, table
 from ottla.client import (
     EARLIEST,
     LATEST,
@@ -60,7 +60,7 @@ def expand(options: argparse.Namespace) -> int:
     with errors_as_sentences(), Admin(bootstrap_of(options), client_options(options)) as admin:
         expanded, code = _settle(lambda: admin.expand_topics(wanted, validate_only=options.dry_run), set())
     rows = ({"name": name, "partitions": options.partitions} for name in expanded)
-    _show(options, rows, f"{'can have' if options.dry_run else 'has'} {options.partitions} partitions")
+    _show(options, rows, f"{'can have' if options.dry_run else 'has'} {counted(options.partitions, 'partition')}")
     return code
 
 
@@ -133,7 +133,7 @@ def _created_row(topic: CreatedTopic) -> dict[str, Any]:
 
 
 def _created_line(row: dict[str, Any]) -> str:
-    return f"{row['name']} ({row['partitions']} partitions, {row['replication_factor']} replicas)"
+    return f"{row['name']} ({counted(row['partitions'], 'partition')}, {counted(row['replication_factor'], 'replica')})"
 
 
 def _topic_row(topic: Topic) -> dict[str, Any]:
@@ -168,7 +168,7 @@ def _partition_rows(admin: Admin, topic: Topic, *, with_offsets: bool) -> list[d
 
 def _print_described(row: dict[str, Any]) -> None:
     partitions = row["partitions"]
-    counts = f"{row['partition_count']} partitions  {row['replication_factor']} replicas"
+    counts = f"{counted(row['partition_count'], 'partition')}  {counted(row['replication_factor'], 'replica')}"
     print(f"{row['name']}  id {row['topic_id']}  {counts}")
     if partitions:
         heading = [name.replace("_", " ") for name in partitions[0]]

@@ -96,7 +96,8 @@ class ConfigEntry(NamedTuple):
 
     @property
     def is_default(self) -> bool:
-        return self.source in (ConfigSource.DEFAULT, ConfigSource.STATIC_BROKER)
+        """Whether nobody has set it, neither here nor for all."""
+        return self.source is ConfigSource.DEFAULT
 
 
 class ResourceConfigs(NamedTuple):

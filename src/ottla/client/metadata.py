@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from ottla.client.address import Address
 from ottla.client.errors import ServerError
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 from ottla.wire.uuids import ZERO_UUID
 
@@ -56,7 +57,8 @@ def read_metadata(answer: MetadataResponse) -> ClusterMetadata:
 
 def _read_topic(topic: MetadataResponseTopic, name: str) -> Topic | ServerError:
     if topic.error_code:
-        return ServerError(topic.error_code, topic=name)
+        is_unknown = topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ServerError(topic.error_code, "there is no such topic" if is_unknown else None, topic=name)
     partitions = tuple(
         Partition(
             partition.partition_index,

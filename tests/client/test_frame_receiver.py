@@ -1,0 +1,45 @@
+"""Frames come out as they went in, however the stream was cut."""
+
+import struct
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.client.frame_receiver import FrameReceiver
+from ottla.wire.protocol_error import ProtocolError
+from tests.client.scripted_broker import frame
+
+
+def receive(receiver: FrameReceiver, data: bytes) -> list[bytes]:
+    frames: list[bytes] = []
+    while data:
+        buffer = receiver.buffer()
+        assert len(buffer) > 0
+        count = min(len(buffer), len(data))
+        buffer[:count] = data[:count]
+        buffer.release()
+        frames += map(bytes, receiver.received(count))
+        data = data[count:]
+    return frames
+
+
+sizes = st.one_of(st.integers(0, 50), st.sampled_from([32 * 1024, 32 * 1024 + 1, 64 * 1024 - 4, 64 * 1024, 200_000]))
+
+
+@given(st.lists(sizes, max_size=6), st.lists(st.integers(0, 400_000), max_size=6))
+def test_every_cut_gives_the_same_frames(frame_sizes: list[int], cuts: list[int]) -> None:
+    contents = [bytes([number]) * size for number, size in enumerate(frame_sizes)]
+    stream = b"".join(map(frame, contents))
+    places = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
+    receiver = FrameReceiver()
+    received = [one for start, end in pairwise(places) for one in receive(receiver, stream[start:end])]
+    assert received == contents
+
+
+@pytest.mark.parametrize("size_bytes", [-1, 101, 2**31 - 1])
+def test_a_size_that_no_frame_has(size_bytes: int) -> None:
+    receiver = FrameReceiver(largest_frame_bytes=100)
+    with pytest.raises(ProtocolError, match=f"a frame of {size_bytes} bytes"):
+        receive(receiver, struct.pack(">i", size_bytes))

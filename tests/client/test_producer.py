@@ -1,0 +1,257 @@
+"""The producer against a broker that refuses, moves away, forgets to answer and takes only small batches."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import cast
+
+import pytest
+
+from ottla.client.aio import Producer
+from ottla.client.cluster import ClientOptions
+from ottla.client.errors import (
+    BrokerUnreachable,
+    DeliveryFailed,
+    InvalidRecord,
+    ServerError,
+    UnknownTopicOrPartition,
+)
+from ottla.client.producer import Delivery
+from ottla.client.routing import NewRecord
+from ottla.records.read import read_records
+from ottla.wire.apis import METADATA, PRODUCE
+from ottla.wire.errors import ErrorCode
+from ottla.wire.header import RequestHeader
+from ottla.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from ottla.wire.schema import Request
+from tests.client.scripted_broker import CLOSE, TOPIC, ScriptedBroker
+
+QUICK = ClientOptions(retry_timeout_ms=5_000, retry_pause_ms=1, unknown_topic_timeout_ms=5)
+IMPATIENT = QUICK._replace(retry_timeout_ms=30)
+Refuse = Callable[[int, list[bytes]], int]
+
+
+class Log:
+    """What a broker that takes produced records has, by partition. `refuse` gives error codes."""
+
+    def __init__(self, refuse: Refuse = lambda _partition, _values: 0) -> None:
+        self.values: dict[int, list[bytes]] = {}
+        self.request_count = 0
+        self.refuse = refuse
+
+    def __call__(self, _: RequestHeader, request: Request) -> ProduceResponse | bytes:
+        self.request_count += 1
+        rows = []
+        for data in cast(ProduceRequest, request).topic_data[0].partition_data:
+            values = [record.value or b"" for record in read_records(cast(memoryview, data.records))]
+            code = self.refuse(data.index, values)
+            held = self.values.setdefault(data.index, [])
+            rows.append(
+                PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1 if code else len(held))
+            )
+            if not code:
+                held += values
+        return ProduceResponse(responses=[TopicProduceResponse(name=TOPIC, partition_responses=rows)])
+
+
+def send(
+    broker: ScriptedBroker, records: Iterable[NewRecord], *, options: ClientOptions = QUICK, acks: str = "all",
+    batch_bytes: int = 1000,
+) -> list[Delivery]:  # fmt: skip
+    async def run() -> list[Delivery]:
+        async with (
+            broker,
+            Producer(broker.bootstrap, options=options, acks=acks, batch_bytes=batch_bytes) as producer,
+        ):
+            return await producer.send_many(TOPIC, records)
+
+    return asyncio.run(run())
+
+
+def numbered(count: int, partition: int | None = None) -> list[NewRecord]:
+    return [NewRecord(b"%05d" % number, partition=partition) for number in range(count)]
+
+
+def once(*codes: int) -> Refuse:
+    """The error codes one after the other, then none."""
+    left = list(codes)
+    return lambda _partition, _values: left.pop(0) if left else 0
+
+
+def test_each_record_is_told_where_it_is() -> None:
+    log = Log()
+    deliveries = send(ScriptedBroker({PRODUCE: log}, partition_count=3), numbered(500))
+    assert sum(map(len, log.values.values())) == 500
+    for record, delivery in zip(numbered(500), deliveries, strict=True):
+        assert log.values[delivery.partition][delivery.offset] == record.value
+    for values in log.values.values():
+        assert values == sorted(values)
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.UNKNOWN_TOPIC_ID]
+)
+def test_what_may_succeed_later_is_sent_again_in_order(code: ErrorCode) -> None:
+    log = Log(once(0, code, code, 0, code))
+    broker = ScriptedBroker({PRODUCE: log})
+    send(broker, numbered(200, partition=0), batch_bytes=500)
+    assert log.values[0] == [record.value for record in numbered(200)]
+    assert len(broker.asked(METADATA)) >= 4  # who leads is asked for anew each time
+
+
+def test_a_leader_that_moves_is_followed() -> None:
+    async def run() -> None:
+        new_log = Log()
+        async with ScriptedBroker({PRODUCE: new_log}) as new:
+
+            def move(_partition: int, _values: list[bytes]) -> int:
+                old.leaders[0] = 2
+                return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+            old = ScriptedBroker({PRODUCE: Log(move)})
+            old.other_brokers[2] = new.address
+            async with old, Producer(old.bootstrap, options=QUICK) as producer:
+                await producer.send(TOPIC, b"followed")
+        assert new_log.values == {0: [b"followed"]}
+
+    asyncio.run(run())
+
+
+def test_a_connection_that_is_lost_is_opened_again() -> None:
+    log = Log()
+    cuts = iter([CLOSE, CLOSE])
+    broker = ScriptedBroker({PRODUCE: lambda header, request: next(cuts, None) or log(header, request)})
+    send(broker, numbered(10, partition=0))
+    assert log.values[0] == [record.value for record in numbered(10)]
+
+
+def test_trouble_with_one_partition_does_not_keep_back_the_others() -> None:
+    log = Log(lambda partition, _values: ErrorCode.NOT_LEADER_OR_FOLLOWER if partition == 1 else 0)
+    records = [record for partition in range(3) for record in numbered(100, partition)]
+    with pytest.raises(
+        DeliveryFailed, match=r"100 of 300 records were not written: topic orders, partition 1: "
+    ) as raised:
+        send(ScriptedBroker({PRODUCE: log}, partition_count=3), records, options=IMPATIENT, batch_bytes=500)
+    failed = [delivery for delivery in raised.value.deliveries if delivery.error is not None]
+    assert [delivery.partition for delivery in failed] == [1] * 100
+    assert log.values[0] == log.values[2] == [record.value for record in numbered(100)]
+    assert raised.value.retriable
+    assert (raised.value.topic, raised.value.partition) == (TOPIC, 1)
+
+
+def test_a_batch_that_is_too_large_is_split() -> None:
+    log = Log(lambda _, values: ErrorCode.MESSAGE_TOO_LARGE if len(values) > 7 else 0)
+    send(ScriptedBroker({PRODUCE: log}), numbered(100, partition=0), batch_bytes=10_000)
+    assert log.values[0] == [record.value for record in numbered(100)]
+
+
+def test_a_record_that_is_too_large_is_refused_alone() -> None:
+    log = Log(lambda _, values: ErrorCode.MESSAGE_TOO_LARGE if b"00042" in values else 0)
+    with pytest.raises(DeliveryFailed, match=r"1 of 100 records .* \(MESSAGE_TOO_LARGE\)") as raised:
+        send(ScriptedBroker({PRODUCE: log}), numbered(100, partition=0), batch_bytes=10_000)
+    assert [place for place, delivery in enumerate(raised.value.deliveries) if delivery.error] == [42]
+    assert not raised.value.retriable
+
+
+def test_records_that_the_broker_names_are_told_apart_from_their_neighbours() -> None:
+    def refuse(_: RequestHeader, __: Request) -> ProduceResponse:
+        bad = BatchIndexAndErrorMessage(batch_index=1, batch_index_error_message="it has no key")
+        row = PartitionProduceResponse(
+            index=0, error_code=ErrorCode.INVALID_RECORD, base_offset=-1, record_errors=[bad]
+        )
+        return ProduceResponse(responses=[TopicProduceResponse(name=TOPIC, partition_responses=[row])])
+
+    with pytest.raises(DeliveryFailed) as raised:
+        send(ScriptedBroker({PRODUCE: refuse}), numbered(3, partition=0))
+    errors = [str(delivery.error) for delivery in raised.value.deliveries]
+    assert [" has no key " in error for error in errors] == [False, True, False]
+    assert all("because of other records" in errors[place] for place in (0, 2))
+
+
+def test_without_acks_nothing_is_waited_for() -> None:
+    log = Log()
+    broker = ScriptedBroker({PRODUCE: lambda header, request: log(header, request) and b""})
+    deliveries = send(broker, numbered(300, partition=0), acks="0")
+    assert {delivery.offset for delivery in deliveries} == {-1}
+    assert cast(ProduceRequest, broker.asked(PRODUCE)[0]).acks == 0
+
+
+def test_an_answer_that_leaves_out_a_partition() -> None:
+    with pytest.raises(DeliveryFailed, match="leaves out a partition"):
+        send(ScriptedBroker({PRODUCE: lambda _, __: ProduceResponse(responses=[])}), numbered(1))
+
+
+def test_nothing_to_send_asks_nobody() -> None:
+    broker = ScriptedBroker()
+    assert send(broker, []) == []
+    assert len(broker.requests) == 2  # the connection's own, and who is in the cluster
+
+
+@pytest.mark.parametrize(
+    ("record", "says"),
+    [
+        (NewRecord(b"", timestamp_ms=-1), "a timestamp is not negative: -1"),
+        (NewRecord(b"", partition=1), "no partition 1"),
+    ],
+)
+def test_what_can_never_be_written_is_refused_before_anything_is_sent(record: NewRecord, says: str) -> None:
+    broker = ScriptedBroker({PRODUCE: Log()})
+    with pytest.raises(InvalidRecord, match=says):
+        send(broker, [NewRecord(b"fine"), record])
+    assert broker.asked(PRODUCE) == []
+
+
+def test_a_topic_that_is_not_there() -> None:
+    async def run() -> None:
+        async with ScriptedBroker() as broker, Producer(broker.bootstrap, options=QUICK) as producer:
+            await producer.send("invoices", b"")
+
+    with pytest.raises(UnknownTopicOrPartition, match="topic invoices: there is no such topic") as raised:
+        asyncio.run(run())
+    assert raised.value.topic == "invoices"
+    assert not raised.value.retriable
+
+
+def test_a_partition_without_a_leader_is_waited_for() -> None:
+    log = Log()
+    broker = ScriptedBroker({PRODUCE: log})
+    broker.leaders[0] = -1
+
+    async def run() -> None:
+        async with broker, Producer(broker.bootstrap, options=QUICK) as producer:
+            sending = asyncio.ensure_future(producer.send(TOPIC, b"patient", partition=0))
+            while len(broker.asked(METADATA)) < 4:
+                await asyncio.sleep(0)
+            broker.leaders.clear()
+            await sending
+
+    asyncio.run(run())
+    assert log.values == {0: [b"patient"]}
+
+
+def test_a_leader_that_nobody_can_reach() -> None:
+    broker = ScriptedBroker()
+
+    async def run() -> None:
+        async with broker, Producer(broker.bootstrap, options=IMPATIENT) as producer:
+            broker.leaders[0] = 7
+            await producer.send(TOPIC, b"", partition=0)
+
+    with pytest.raises(DeliveryFailed) as raised:
+        asyncio.run(run())
+    assert isinstance(raised.value.error, ServerError | BrokerUnreachable)
+    assert raised.value.retriable
+
+
+def test_options_that_make_no_sense() -> None:
+    with pytest.raises(ValueError, match="acks is one of all, 1, 0, not 'two'"):
+        Producer("localhost:9092", acks="two")
+    with pytest.raises(ValueError, match="no codec 'zip'"):
+        Producer("localhost:9092", codec="zip")
+    with pytest.raises(ValueError, match="HOST:PORT"):
+        Producer("localhost:port")
