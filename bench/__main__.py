@@ -4,14 +4,16 @@ import argparse
 import importlib
 from pathlib import Path
 
+from bench.picture import draw
 from bench.report import Result, describe_machine, format_table, write_json
 
-NAMES = ("wire", "records", "log")
+NAMES = ("wire", "records", "log", "broker")
 
 EXAMPLES = """examples:
   python -m bench                      everything
   python -m bench wire log --quick     two of them, small inputs
   python -m bench --json results.json  also write the figures as JSON
+  python -m bench broker --picture broker.png  beside Apache Kafka, and draw it
 """
 
 
@@ -26,6 +28,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to measure: {', '.join(present)}")
     parser.add_argument("--quick", action="store_true", help="small inputs: a look, not a measurement")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures into FILE too")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the broker beside Apache Kafka, as PNG")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in present]
     if unknown:
@@ -33,6 +36,8 @@ def main() -> None:
     sections = run(options.names or present, options.quick)
     if options.json:
         write_json(options.json, sections)
+    if options.picture and "broker" in sections:
+        draw(options.picture, sections["broker"])
 
 
 def run(names: list[str], quick: bool) -> dict[str, list[Result]]:
@@ -41,8 +46,9 @@ def run(names: list[str], quick: bool) -> dict[str, list[Result]]:
     sections: dict[str, list[Result]] = {}
     for name in names:
         print(f"\n{name}", flush=True)
-        sections[name] = importlib.import_module(f"bench.{name}").run(quick)
-        print(format_table(sections[name]), flush=True)
+        module = importlib.import_module(f"bench.{name}")
+        sections[name] = module.run(quick)
+        print(getattr(module, "format_results", format_table)(sections[name]), flush=True)
     return sections
 
 

@@ -121,9 +121,9 @@ def format_table(results: Iterable[Result]) -> str:
 
 
 def _row(result: Result) -> tuple[str, str, str, str, str]:
-    spread = f"{_figure(result.low)} .. {_figure(result.high)}"
+    spread = f"{figure(result.low)} .. {figure(result.high)}"
     verdict = {None: "", True: f"{result.target}: reached", False: f"{result.target}: NOT reached"}
-    return result.name, _figure(result.value), result.unit, spread, verdict[result.reached]
+    return result.name, figure(result.value), result.unit, spread, verdict[result.reached]
 
 
 def _line(row: tuple[str, ...], widths: list[int]) -> str:
@@ -138,7 +138,7 @@ def _line(row: tuple[str, ...], widths: list[int]) -> str:
     return "  ".join(cells).rstrip()
 
 
-def _figure(value: float) -> str:
+def figure(value: float) -> str:
     """Four significant digits or all the whole ones, with thousands apart."""
     size = abs(value)
     digits = 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 10 else 3

@@ -1,0 +1,136 @@
+"""The two brokers that are measured, each a process of its own in a folder of its own, seen from outside."""
+
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+from abc import ABC, abstractmethod
+from base64 import urlsafe_b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import mkdtemp
+
+from tests.apache_kafka.distribution import classpath
+from tests.apache_kafka.harness import LOG_WARNINGS, free_ports, run_tool
+
+# What Kafka's own start script gives it.
+JAVA = (
+    *("java", "-server", "-Xmx1G", "-Xms1G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
+    *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent", LOG_WARNINGS),
+)
+STOP_SECONDS = 60
+TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+FIRST_CPU_FIELD = 11  # of /proc/PID/stat behind the name: user time, then system time
+
+
+class Server(ABC):
+    """A broker on a loopback port. What it prints goes to `output.txt` in its folder."""
+
+    name: str
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port, self._other_port = free_ports(2)
+        self._process: subprocess.Popen[bytes] | None = None
+        folder.mkdir(parents=True)
+        self.prepare()
+
+    def prepare(self) -> None:
+        """What is done once, before the first start."""
+        return
+
+    @abstractmethod
+    def command(self) -> tuple[str, ...]: ...
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return "127.0.0.1", self.port
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            output = (self.folder / "output.txt").read_text(errors="replace")
+            raise RuntimeError(f"{self.name} does not run:\n{output}")
+        return self._process
+
+    def start(self) -> None:
+        """Returns at once; the broker may need a while."""
+        with open(self.folder / "output.txt", "ab") as output:
+            self._process = subprocess.Popen(
+                self.command(), stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT
+            )
+
+    def stop(self) -> None:
+        if self._process is None:
+            return
+        process, self._process = self._process, None
+        process.terminate()
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        assert process.stdin is not None
+        process.stdin.close()
+
+    def cpu_seconds(self) -> float:
+        """All that its threads have used so far, in the kernel too."""
+        stat = Path(f"/proc/{self.process.pid}/stat").read_text()
+        fields = stat.rpartition(")")[2].split()
+        return sum(map(int, fields[FIRST_CPU_FIELD : FIRST_CPU_FIELD + 2])) / TICKS_A_SECOND
+
+    def memory_bytes(self) -> int:
+        resident_pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        return resident_pages * os.sysconf("SC_PAGE_SIZE")
+
+
+class Ottla(Server):
+    name = "Ottla"
+
+    def command(self) -> tuple[str, ...]:
+        serve = "import sys; from ottla.cli.serve import run; sys.exit(run(sys.argv[1:]))"
+        data = str(self.folder / "data")
+        return sys.executable, "-c", serve, "--listen", f"127.0.0.1:{self.port}", "--data", data
+
+
+class ApacheKafka(Server):
+    """One node that is its own controller, with the settings it comes with."""
+
+    name = "Apache Kafka"
+
+    def prepare(self) -> None:
+        properties = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{self._other_port}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._other_port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(self.folder / "data"),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+        }
+        self._properties = self.folder / "server.properties"
+        self._properties.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties))
+
+    def command(self) -> tuple[str, ...]:
+        return *JAVA, "-cp", classpath(), "WatchedKafka", str(self._properties)
+
+
+@contextmanager
+def servers(kinds: list[type[Server]]) -> Iterator[list[Server]]:
+    """One of each kind, prepared but not started, in a folder that is removed behind them."""
+    folder = Path(mkdtemp(prefix="ottla-bench-"))
+    made: list[Server] = []
+    try:
+        made += [kind(folder / kind.__name__) for kind in kinds]
+        yield made
+    finally:
+        for server in made:
+            server.stop()
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,99 @@
+"""Throughput through a client that both brokers know: confluent-kafka, which is librdkafka."""
+
+import json
+import random
+import time
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+
+from bench.broker_servers import Server
+
+CONSUME_AT_ONCE = 5_000
+DIFFERENT_VALUES = 1_000
+WAIT_SECONDS = 60
+
+
+class Load(NamedTuple):
+    """What is produced to a topic, and then consumed from it."""
+
+    value_bytes: int
+    acks: str
+    codec: str
+    record_count: int
+
+
+def produce(server: Server, topic: str, load: Load) -> float:
+    """Seconds until every record is acknowledged."""
+    failures: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, _message: Any) -> None:
+        if error is not None:
+            failures.append(error)
+
+    producer = Producer(
+        {
+            "bootstrap.servers": f"127.0.0.1:{server.port}",
+            "acks": load.acks,
+            "compression.type": load.codec,
+            "enable.idempotence": False,
+            "queue.buffering.max.messages": 1_000_000,
+            "queue.buffering.max.kbytes": 1 << 20,
+            "delivery.report.only.error": True,
+            "on_delivery": delivered,
+        }
+    )
+    values = _values(load.value_bytes)
+    producer.list_topics(topic, WAIT_SECONDS)  # so that the connection stands when the clock starts
+    started = time.perf_counter()
+    for number in range(load.record_count):
+        value = values[number % DIFFERENT_VALUES]
+        while True:
+            try:
+                producer.produce(topic, value, partition=0)
+                break
+            except BufferError:
+                producer.poll(0.01)
+    left = producer.flush(WAIT_SECONDS)
+    taken = time.perf_counter() - started
+    if left or failures:
+        raise RuntimeError(f"{server.name}: {left} records not acknowledged, {len(failures)} failed")
+    return taken
+
+
+def consume(server: Server, topic: str, count: int) -> float:
+    """Seconds from the assignment to the last of `count` records."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": f"127.0.0.1:{server.port}",
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "queued.min.messages": 1_000_000,
+            "fetch.message.max.bytes": 8 << 20,
+        }
+    )
+    consumer.list_topics(topic, WAIT_SECONDS)
+    started = time.perf_counter()
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    got = 0
+    while got < count:
+        messages = consumer.consume(CONSUME_AT_ONCE, WAIT_SECONDS)
+        if not messages or messages[0].error() is not None:
+            raise RuntimeError(f"{server.name} gave {got} of {count} records")
+        got += len(messages)
+    taken = time.perf_counter() - started
+    consumer.close()
+    return taken
+
+
+def _values(size_bytes: int) -> list[bytes]:
+    """Values like those of small events: text with the same names again and again, which lz4 halves."""
+    chance = random.Random(7)
+    values = []
+    for number in range(DIFFERENT_VALUES):
+        text = ""
+        while len(text) < size_bytes:
+            event = {"id": number, "at": chance.randrange(10**12), "user": f"{chance.randrange(10**9):x}", "ok": True}
+            text += json.dumps(event)
+        values.append(text[:size_bytes].encode())
+    return values
