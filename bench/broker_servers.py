@@ -4,9 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-import uuid
 from abc import ABC, abstractmethod
-from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +18,7 @@ JAVA = (
     *("java", "-server", "-Xmx1G", "-Xms1G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
     *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent", LOG_WARNINGS),
 )
+CLUSTER_ID = "b3R0bGEtYmVuY2gtMDAwMQ"  # any 16 bytes, in base64
 STOP_SECONDS = 60
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 FIRST_CPU_FIELD = 11  # of /proc/PID/stat behind the name: user time, then system time
@@ -115,8 +114,7 @@ class ApacheKafka(Server):
         }
         self._properties = self.folder / "server.properties"
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties))
+        run_tool("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._properties))
 
     def command(self) -> tuple[str, ...]:
         return *JAVA, "-cp", classpath(), "WatchedKafka", str(self._properties)
