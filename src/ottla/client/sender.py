@@ -171,7 +171,10 @@ def _outcome(topic: str, row: PartitionProduceResponse) -> Outcome:
         return ServerError(row.error_code, message, topic=topic, partition=row.index)
 
     record_errors = {bad.batch_index: error(bad.batch_index_error_message) for bad in row.record_errors}
-    message = "the batch was refused because of other records in it" if record_errors else row.error_message
+    message = row.error_message
+    if row.record_errors:
+        reason = row.record_errors[0].batch_index_error_message or message
+        message = f"another record of its batch was refused: {reason}"
     return Outcome(error=error(message), record_errors=record_errors)
 
 

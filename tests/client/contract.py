@@ -1,0 +1,256 @@
+"""What the client does with a real broker. The same tests run against Ottla and against Apache Kafka."""
+
+import asyncio
+import uuid
+from itertools import count
+
+import pytest
+
+from ottla.client import (
+    EARLIEST,
+    LATEST,
+    Admin,
+    AtTime,
+    ConfigChange,
+    ConfigOperation,
+    ConfigSource,
+    DeliveryFailed,
+    NewRecord,
+    NewTopic,
+    PartlyFailed,
+    Position,
+    Producer,
+    Reader,
+    Resource,
+    ResourceKind,
+    ServerError,
+    aio,
+)
+from ottla.client.routing import partition_of_key
+from ottla.records.codec import Record
+from ottla.wire.errors import ErrorCode
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+TIME = 1_700_000_000_000
+_numbers = count()
+
+
+def new_name() -> str:
+    return f"client-{uuid.uuid4().hex[:8]}-{next(_numbers)}"
+
+
+def make_topic(bootstrap: str, partition_count: int = 1, **configs: str) -> str:
+    name = new_name()
+    with Admin(bootstrap) as admin:
+        named = {config.replace("_", "."): value for config, value in configs.items()}
+        admin.create_topics([NewTopic(name, partition_count, 1, named)])
+    return name
+
+
+def read(bootstrap: str, topic: str, *, start: Position = EARLIEST, end: Position = LATEST) -> dict[int, list[Record]]:
+    found: dict[int, list[Record]] = {}
+    with Reader(bootstrap, topic, start=start, end=end) as reader:
+        for fetched in reader:
+            found.setdefault(fetched.partition, []).extend(fetched.records)
+    return found
+
+
+def values(records: list[Record]) -> list[bytes | None]:
+    return [record.value for record in records]
+
+
+class ClientContract:
+    """A subclass has a fixture `bootstrap`: the address of the broker."""
+
+    # Topics.
+
+    def test_topics_from_their_creation_to_their_end(self, bootstrap: str) -> None:
+        first, second = new_name(), new_name()
+        with Admin(bootstrap) as admin:
+            created = admin.create_topics([NewTopic(first, 3, 1), NewTopic(second, 1, 1, {"retention.ms": "1234567"})])
+            assert {(topic.name, topic.partition_count, topic.replication_factor) for topic in created} == {
+                (first, 3, 1),
+                (second, 1, 1),
+            }
+            assert {first, second} <= {topic.name for topic in admin.list_topics()}
+            assert admin.expand_topics({first: 5}) == [first]
+            described = {topic.name: topic for topic in admin.describe_topics([second, first])}
+            assert list(described) == [second, first]
+            assert [partition.index for partition in described[first].partitions] == [0, 1, 2, 3, 4]
+            assert all(partition.has_leader for partition in described[second].partitions)
+            assert {topic.name: topic.topic_id for topic in created} == {
+                name: topic.topic_id for name, topic in described.items()
+            }
+            assert sorted(admin.delete_topics([first, second])) == sorted([first, second])
+            assert not {first, second} & {topic.name for topic in admin.list_topics()}
+
+    def test_what_is_refused_says_why(self, bootstrap: str) -> None:
+        known, unknown = make_topic(bootstrap), new_name()
+        with Admin(bootstrap) as admin:
+            with pytest.raises(ServerError, match=f"topic {known}: Topic '{known}' already exists") as raised:
+                admin.create_topics([NewTopic(known)])
+            assert raised.value.code == ErrorCode.TOPIC_ALREADY_EXISTS
+            assert not raised.value.retriable
+            with pytest.raises(PartlyFailed, match="already exists") as partly:
+                admin.create_topics([NewTopic(known), NewTopic(unknown)], validate_only=True)
+            assert [error.topic for error in partly.value.errors] == [known]
+            assert [topic.name for topic in partly.value.done] == [unknown]
+            for refused in (
+                lambda: admin.describe_topics([unknown]),
+                lambda: admin.delete_topics([unknown]),
+                lambda: admin.expand_topics({unknown: 2}),
+            ):
+                with pytest.raises(ServerError, match=f"topic {unknown}: ") as raised:
+                    refused()
+                assert raised.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            with pytest.raises(ServerError) as raised:
+                admin.expand_topics({known: 1})
+            assert raised.value.code == ErrorCode.INVALID_PARTITIONS
+
+    # Configurations and the cluster.
+
+    def test_configurations_are_described_and_altered(self, bootstrap: str) -> None:
+        topic = Resource(ResourceKind.TOPIC, make_topic(bootstrap, retention_ms="1234567"))
+        with Admin(bootstrap) as admin:
+            [described] = admin.describe_configs([topic], ["retention.ms", "cleanup.policy"])
+            entries = {entry.name: entry for entry in described.entries}
+            assert entries["retention.ms"].value == "1234567"
+            assert entries["retention.ms"].source is ConfigSource.TOPIC
+            assert entries["retention.ms"].type == "long"
+            assert entries["cleanup.policy"].is_default
+            changes = [
+                ConfigChange("retention.ms", ConfigOperation.DELETE),
+                ConfigChange("cleanup.policy", ConfigOperation.APPEND, "compact"),
+                ConfigChange("max.message.bytes", ConfigOperation.SET, "4321"),
+            ]
+            admin.alter_configs(topic, changes, validate_only=True)
+            assert admin.describe_configs([topic], ["retention.ms", "cleanup.policy"]) == [described]
+            admin.alter_configs(topic, changes)
+            [altered] = admin.describe_configs([topic])
+            set_here = {entry.name: entry.value for entry in altered.entries if entry.source is ConfigSource.TOPIC}
+            assert set_here == {"cleanup.policy": "delete,compact", "max.message.bytes": "4321"}
+            with pytest.raises(ServerError, match=r"retention\.ms") as raised:
+                admin.alter_configs(topic, [ConfigChange("retention.ms", ConfigOperation.SET, "soon")])
+            assert raised.value.code == ErrorCode.INVALID_CONFIG
+            with pytest.raises(ServerError) as raised:
+                admin.describe_configs([Resource(ResourceKind.TOPIC, new_name())])
+            assert raised.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def test_the_cluster_and_its_brokers_configuration(self, bootstrap: str) -> None:
+        with Admin(bootstrap) as admin:
+            cluster = admin.describe_cluster()
+            assert str(cluster.brokers[0].address) == bootstrap
+            broker = Resource(ResourceKind.BROKER, str(cluster.brokers[0].node_id))
+            [described] = admin.describe_configs([broker], ["num.partitions"])
+            assert [entry.name for entry in described.entries] == ["num.partitions"]
+
+    # Writing and reading.
+
+    @pytest.mark.parametrize("codec", CODECS)
+    @pytest.mark.parametrize("acks", ["all", "1"])
+    def test_what_is_written_is_read(self, bootstrap: str, codec: str, acks: str) -> None:
+        topic = make_topic(bootstrap)
+        records = [
+            NewRecord(b"value" * 20, b"key", [("name", b"header"), ("name", None)], timestamp_ms=TIME),
+            NewRecord(None, b"", timestamp_ms=TIME + 1),
+            NewRecord(b"", None, timestamp_ms=TIME + 2),
+        ]
+        with Producer(bootstrap, codec=codec, acks=acks) as producer:
+            deliveries = producer.send_many(topic, records)
+        assert [delivery.offset for delivery in deliveries] == [0, 1, 2]
+        assert read(bootstrap, topic)[0] == [
+            Record(0, TIME, b"key", b"value" * 20, (("name", b"header"), ("name", None))),
+            Record(1, TIME + 1, b"", None),
+            Record(2, TIME + 2, None, b""),
+        ]
+
+    def test_nobody_acknowledges_and_all_is_there(self, bootstrap: str) -> None:
+        topic = make_topic(bootstrap)
+        with Producer(bootstrap, acks="0", batch_bytes=1000) as producer:
+            producer.send_many(topic, [NewRecord(b"%d" % number) for number in range(1000)])
+            producer.send_many(topic, [NewRecord(b"last")])
+        with Producer(bootstrap) as producer:  # behind it on the same partition, so what was sent before is there
+            end = producer.send(topic, b"").offset
+        assert end <= 1001
+        with Reader(bootstrap, topic) as reader:
+            seen: list[bytes | None] = []
+            while b"last" not in seen:
+                seen += [record.value for fetched in reader.poll() for record in fetched.records]
+        assert [value for value in seen if value] == [*(b"%d" % number for number in range(1000)), b"last"]
+
+    def test_keys_keep_their_partition_and_their_order(self, bootstrap: str) -> None:
+        topic = make_topic(bootstrap, 4)
+        records = [NewRecord(b"%d" % number, b"key-%d" % (number % 13)) for number in range(2000)]
+        with Producer(bootstrap, batch_bytes=2000) as producer:
+            deliveries = producer.send_many(topic, records)
+        found = read(bootstrap, topic)
+        for partition, read_records in found.items():
+            assert {partition_of_key(record.key or b"", 4) for record in read_records} == {partition}
+            assert values(read_records) == [
+                record.value for record in records if partition_of_key(record.key or b"", 4) == partition
+            ]
+        for record, delivery in zip(records, deliveries, strict=True):
+            assert found[delivery.partition][delivery.offset].value == record.value
+
+    def test_reading_by_offset_and_by_time(self, bootstrap: str) -> None:
+        topic = make_topic(bootstrap)
+        with Producer(bootstrap, batch_bytes=500) as producer:
+            producer.send_many(topic, [NewRecord(b"%d" % number, timestamp_ms=TIME + number) for number in range(100)])
+        numbers = [b"%d" % number for number in range(100)]
+        for start, end, expected in (
+            (30, 40, numbers[30:40]),
+            (95, LATEST, numbers[95:]),
+            (AtTime(TIME + 42), AtTime(TIME + 77), numbers[42:77]),
+            (AtTime(TIME + 99), AtTime(TIME + 10_000), numbers[99:]),
+            (AtTime(TIME + 100), LATEST, []),
+            (LATEST, LATEST, []),
+        ):
+            assert values(read(bootstrap, topic, start=start, end=end).get(0, [])) == expected
+        with Admin(bootstrap) as admin:
+            assert admin.find_offsets(topic, EARLIEST) == {0: 0}
+            assert admin.find_offsets(topic, LATEST) == {0: 100}
+
+    def test_a_reader_waits_for_what_comes(self, bootstrap: str) -> None:
+        topic = make_topic(bootstrap)
+
+        async def run() -> list[bytes | None]:
+            async with (
+                aio.Reader(bootstrap, topic, start=LATEST) as reader,
+                aio.Producer(bootstrap) as producer,
+            ):
+                await reader.poll(wait_ms=1)
+                waiting = asyncio.ensure_future(reader.poll(wait_ms=10_000))
+                await producer.send(topic, b"news")
+                return [record.value for fetched in await waiting for record in fetched.records]
+
+        assert asyncio.run(run()) == [b"news"]
+
+    def test_an_offset_that_is_not_there(self, bootstrap: str) -> None:
+        topic = make_topic(bootstrap)
+        with pytest.raises(ServerError, match="offset 5 is not in the partition"):
+            read(bootstrap, topic, start=5, end=9)
+
+    def test_a_record_that_is_too_large_fails_alone(self, bootstrap: str) -> None:
+        topic = make_topic(bootstrap, max_message_bytes="2000")
+        records = [NewRecord(b"x" * size, partition=0) for size in (500, 900, 5000, 700, 1200)]
+        with Producer(bootstrap) as producer, pytest.raises(DeliveryFailed) as raised:
+            producer.send_many(topic, records)
+        assert [delivery.error is None for delivery in raised.value.deliveries] == [True, True, False, True, True]
+        assert [len(value or b"") for value in values(read(bootstrap, topic)[0])] == [500, 900, 700, 1200]
+
+    def test_a_record_that_breaks_a_rule_of_its_topic_is_named(self, bootstrap: str) -> None:
+        topic = make_topic(bootstrap, cleanup_policy="compact")
+        with Producer(bootstrap) as producer, pytest.raises(DeliveryFailed, match="without key") as raised:
+            producer.send_many(topic, [NewRecord(b"", b"key", partition=0), NewRecord(b"", partition=0)])
+        errors = [delivery.error for delivery in raised.value.deliveries]
+        assert "another record of its batch" in str(errors[0])
+        assert "without key" in str(errors[1])
+        assert isinstance(errors[1], ServerError)
+        assert errors[1].code == ErrorCode.INVALID_RECORD
+
+    def test_the_time_of_the_broker_is_told(self, bootstrap: str) -> None:
+        topic = make_topic(bootstrap, message_timestamp_type="LogAppendTime")
+        with Producer(bootstrap) as producer:
+            delivery = producer.send(topic, b"", timestamp_ms=TIME)
+        [record] = read(bootstrap, topic)[0]
+        assert record.timestamp == delivery.timestamp_ms > TIME
