@@ -20,8 +20,8 @@ A record goes to the partition that is given, else to that of its key, as
 Kafka's own producers choose it, else to one after the other."""
 
 EXAMPLES = rf"""examples:
-  echo hello | ottla produce greetings
   ottla produce orders --key-separator : --codec zstd < orders.txt
+  echo hello | ottla produce greetings
   ottla produce orders --key-separator '\t' --header source=import --file orders.tsv
   ottla produce events --format json --acks 1 < events.jsonl
   ottla consume a --from-beginning --to-end --format json | ottla produce b --format json

@@ -1,0 +1,159 @@
+"""`ottla topics` and `ottla configs` against a broker."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ottla.cli.main import main
+from ottla.testing.broker import running_broker
+
+
+@pytest.fixture
+def bootstrap(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A broker of the test's own, named by the environment."""
+    with running_broker() as broker:
+        monkeypatch.setenv("OTTLA_BOOTSTRAP", broker.bootstrap)
+        yield broker.bootstrap
+
+
+Captured = pytest.CaptureFixture[str]
+
+
+def run(capsys: Captured, *arguments: str, code: int = 0, says: str = "") -> list[str]:
+    """The lines that a command prints; `says` must be among what it complains of."""
+    assert main(arguments) == code
+    out, err = capsys.readouterr()
+    assert says in err
+    assert bool(err) == bool(says)
+    return out.splitlines()
+
+
+def rows(capsys: Captured, *arguments: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in run(capsys, *arguments, "--json")]
+
+
+def test_a_topic_from_its_creation_to_its_end(bootstrap: str, capsys: Captured) -> None:
+    assert run(capsys, "topics", "list") == []
+    assert run(capsys, "topics", "create", "orders", "--partitions", "2", "--replication-factor", "1") == [
+        "orders (2 partitions, 1 replica): created"
+    ]
+    assert run(capsys, "topics", "list") == ["orders"]
+    assert run(capsys, "topics", "expand", "orders", "--partitions", "3", "--dry-run") == [
+        "orders: can have 3 partitions"
+    ]
+    assert run(capsys, "topics", "expand", "orders", "--partitions", "3") == ["orders: has 3 partitions"]
+    [heading, columns, *partitions, empty] = run(capsys, "topics", "describe", "orders", "--offsets")
+    assert heading.startswith("orders  id ")
+    assert heading.endswith("  3 partitions  1 replica")
+    assert columns.split("  ")[-2:] == ["start offset", "end offset"]
+    assert [line.split()[0] for line in partitions] == ["0", "1", "2"]
+    assert empty == ""
+    assert run(capsys, "topics", "delete", "orders") == ["orders: deleted"]
+    assert run(capsys, "topics", "list") == []
+
+
+def test_the_same_as_json(bootstrap: str, capsys: Captured) -> None:
+    [created] = rows(capsys, "topics", "create", "orders", "--partitions", "2")
+    assert created == {"name": "orders", "topic_id": created["topic_id"], "partitions": 2, "replication_factor": 1}
+    [listed] = rows(capsys, "topics", "list")
+    assert listed["topic_id"] == created["topic_id"]
+    [described] = rows(capsys, "topics", "describe", "--offsets")
+    assert {"name", "topic_id", "is_internal", "partition_count", "replication_factor", "partitions"} == set(described)
+    assert [partition["end_offset"] for partition in described["partitions"]] == [0, 0]
+    assert rows(capsys, "topics", "expand", "orders", "--partitions", "4") == [{"name": "orders", "partitions": 4}]
+    altered = {"type": "topic", "name": "orders", "changes": 1}
+    assert rows(capsys, "topics", "alter", "orders", "--set", "retention.ms=1000") == [altered]
+    assert rows(capsys, "topics", "delete", "orders") == [{"name": "orders"}]
+
+
+def test_what_is_refused_is_told_and_the_rest_is_done(bootstrap: str, capsys: Captured) -> None:
+    run(capsys, "topics", "create", "a")
+    created = run(capsys, "topics", "create", "a", "b", code=1, says="ottla: topic a: Topic 'a' already exists.")
+    assert [line.split()[0] for line in created] == ["b"]
+    assert len(run(capsys, "topics", "create", "a", "c", "--if-not-exists")) == 1
+    run(capsys, "topics", "describe", "x", code=1, says="ottla: topic x: there is no such topic")
+    assert run(capsys, "topics", "delete", "x", "b", code=1, says="ottla: topic x: ") == ["b: deleted"]
+    assert run(capsys, "topics", "delete", "x", "c", "--if-exists") == ["c: deleted"]
+    run(capsys, "topics", "expand", "a", "--partitions", "1", code=1, says="(INVALID_PARTITIONS)")
+    run(capsys, "topics", "create", "a/b", code=1, says="(INVALID_TOPIC_EXCEPTION)")
+
+
+def test_a_dry_run_changes_nothing(bootstrap: str, capsys: Captured) -> None:
+    assert "can be created" in run(capsys, "topics", "create", "orders", "--dry-run")[0]
+    assert run(capsys, "topics", "list") == []
+    wrong = ("topics", "create", "orders", "--dry-run", "--config", "retention.ms=soon")
+    run(capsys, *wrong, code=1, says="(INVALID_CONFIG)")
+
+
+def test_configurations(bootstrap: str, capsys: Captured) -> None:
+    run(capsys, "topics", "create", "orders", "--config", "retention.ms=1000", "--config", "cleanup.policy=compact")
+
+    def set_here() -> dict[str, str]:
+        described = rows(capsys, "configs", "describe", "--topic", "orders")
+        return {row["name"]: row["value"] for row in described if row["source"] == "topic"}
+
+    assert set_here() == {"retention.ms": "1000", "cleanup.policy": "compact"}
+    alter = ("configs", "alter", "--topic", "orders")
+    changes = ("--set", "max.message.bytes=77", "--unset", "retention.ms", "--append", "cleanup.policy=delete")
+    assert run(capsys, *alter, *changes, "--dry-run") == ["topic orders: can be altered"]
+    assert run(capsys, *alter, *changes) == ["topic orders: altered"]
+    assert set_here() == {"max.message.bytes": "77", "cleanup.policy": "compact,delete"}
+    run(capsys, *alter, "--subtract", "cleanup.policy=compact")
+    assert set_here()["cleanup.policy"] == "delete"
+    run(capsys, *alter, "--set", "max.message.bytes=many", code=1, says="ottla: topic orders: ")
+    run(capsys, *alter, code=2, says="nothing to change")
+
+
+def test_configurations_that_are_shown(bootstrap: str, capsys: Captured) -> None:
+    run(capsys, "topics", "create", "orders", "--config", "retention.ms=1000")
+    everything = {row["name"] for row in rows(capsys, "configs", "describe", "--topic", "orders", "--all")}
+    assert {"retention.ms", "segment.bytes"} <= everything
+    [heading, line] = run(capsys, "configs", "describe", "--topic", "orders", "retention.ms")
+    assert heading.split() == ["name", "value", "source", "type"]
+    assert line.split() == ["retention.ms", "1000", "topic", "long"]
+    [row] = rows(capsys, "configs", "describe", "--broker", "1", "num.partitions")
+    assert row["name"] == "num.partitions"
+    run(capsys, "configs", "describe", "--topic", "orders", "x", code=1, says="there is no configuration x")
+    run(capsys, "configs", "describe", "--topic", "nothing", code=1, says="ottla: topic nothing: ")
+
+
+@pytest.mark.parametrize("arguments", [["topics", "list"], ["configs", "describe", "--topic", "t"]])
+def test_nobody_listens(capsys: Captured, arguments: list[str]) -> None:
+    says = "ottla: cannot reach a broker at 127.0.0.1:1: connection refused\n"
+    run(capsys, *arguments, "--bootstrap", "127.0.0.1:1", code=1, says=says)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["topics"], "VERB; see 'ottla topics --help'"),
+        (["topics", "create"], "TOPIC; see 'ottla topics create --help'"),
+        (["topics", "create", "t", "--partitions", "0"], "'0' is not a number above 0"),
+        (["topics", "create", "t", "--config", "x"], "'x' is not NAME=VALUE"),
+        (["topics", "expand", "t"], "--partitions"),
+        (["configs", "describe"], "one of the arguments --topic --broker is required"),
+        (["configs", "describe", "--topic", "t", "--broker", "1"], "not allowed with argument"),
+        (["configs", "describe", "--broker", "one"], "'one' is no id"),
+        (["topics", "list", "--bootstrap", "a:b"], "'a:b' is no address"),
+    ],
+)
+def test_wrong_usage(capsys: Captured, arguments: list[str], says: str) -> None:
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert says in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(["topics", verb] for verb in ("create", "list", "describe", "alter", "delete", "expand")),
+        *(["configs", verb] for verb in ("describe", "alter")),
+    ],
+)
+def test_every_help_has_examples(arguments: list[str], capsys: Captured) -> None:
+    lines = run(capsys, *arguments, "--help")
+    assert "examples:" in lines
+    assert max(map(len, lines)) <= 100
