@@ -118,10 +118,11 @@ class LocalStore:
 
     def commit(self, operations: Sequence[Operation]) -> None:
         changed: dict[str, None] = {}  # the paths to tell watches of, each once
+        parents: set[str] = set()  # nodes that may have children, as far as they were asked for
         with self._refusing_unusable(), self._transaction():
             (number,) = self._database.execute("UPDATE changes SET count = count + 1 RETURNING count").fetchone()
             for operation in operations:
-                self._apply(operation, number, changed)
+                self._apply(operation, number, changed, parents)
         self._tell(changed)
 
     @contextlib.contextmanager
@@ -131,11 +132,11 @@ class LocalStore:
         except sqlite3.Error as error:
             raise StoreUnusable(f"{self._path}: {error}") from error
 
-    def _apply(self, operation: Operation, number: int, changed: dict[str, None]) -> None:
+    def _apply(self, operation: Operation, number: int, changed: dict[str, None], parents: set[str]) -> None:
         check_path(operation.path)
         match operation:
             case Create():
-                self._create(operation, number)
+                self._create(operation, number, parents)
                 changed[parent_of(operation.path)] = None
             case Set(path, data, version):
                 condition, values = _condition(path, version)
@@ -147,26 +148,30 @@ class LocalStore:
                 condition, values = _condition(path, version)
                 self._change(path, f"DELETE FROM nodes WHERE {condition}", values)
                 changed[parent_of(path)] = None
+                parents.discard(path)
             case Check(path, version):
                 if self.get(path).version != version:
                     raise VersionChanged(path)
                 return
         changed[operation.path] = None
 
-    def _create(self, operation: Create, number: int) -> None:
+    def _create(self, operation: Create, number: int, parents: set[str]) -> None:
         path, data, is_ephemeral = operation
         parent = parent_of(path)
-        if parent:
+        if parent and parent not in parents:
             row = self._database.execute("SELECT session FROM nodes WHERE path = ?", (parent,)).fetchone()
             if row is None:
                 raise NodeMissing(parent)
             if row[0] is not None:
                 raise NodeHasChildren(f"{parent} is ephemeral")
+            parents.add(parent)
         session = self._open_session() if is_ephemeral else None
         try:
             self._database.execute("INSERT INTO nodes VALUES (?, ?, ?, 0, ?, ?)", (path, parent, data, number, session))
         except sqlite3.IntegrityError:
             raise NodeExists(path) from None
+        if not is_ephemeral:
+            parents.add(path)
 
     def _change(self, path: str, statement: str, values: tuple[object, ...]) -> None:
         if self._database.execute(statement, values).rowcount == 0:

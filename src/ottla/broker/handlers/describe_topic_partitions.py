@@ -1,6 +1,7 @@
 """DescribeTopicPartitions (75), version 0.
 
-Topics come in the order of their names, with as many partitions as are asked for. There are no eligible leaders beside the in-sync replicas, so their lists are empty.
+Topics come in the order of their names, with as many partitions as are asked for. There are no eligible leaders
+beside the in-sync replicas, so their lists are empty.
 """
 
 from __future__ import annotations
