@@ -30,14 +30,14 @@ class Amounts(NamedTuple):
 
     rounds: int
     topic_rounds: int
-    produced_bytes: int
+    produced_bytes: dict[str, int]  # by the size of a value
     seconds: float
     latency_seconds: float
     most_topics: int
 
 
-FULL = Amounts(5, 3, 200 * MEGABYTE, 2.0, 6.0, 5_000)
-QUICK = Amounts(1, 1, 30 * MEGABYTE, 0.5, 2.0, 1_000)
+FULL = Amounts(5, 3, {"100 B": 100 * MEGABYTE, "1 KB": 300 * MEGABYTE}, 2.0, 6.0, 5_000)
+QUICK = Amounts(1, 1, {"100 B": 20 * MEGABYTE, "1 KB": 60 * MEGABYTE}, 0.5, 2.0, 1_000)
 
 format_results = format_comparisons
 
@@ -74,6 +74,7 @@ class Bench:
             with servers(self.kinds) as running:
                 for server in running:
                     raw.start_to_first_record(server)
+                    warm_up_many_topics(server, amounts)
                 self.take(f"topics, round {number + 1}", lambda server: many_topics(server, amounts), running, 1)
         return comparisons(self.samples[Ottla.name], self.samples.get(ApacheKafka.name, {}))
 
@@ -84,7 +85,7 @@ class Bench:
             for size in SIZES:
                 for codec in ("none", "lz4"):
                     loads[f"{size}, {codec}"] = lambda server, size=size, codec=codec: throughput(  # type: ignore[misc]
-                        server, size, codec, amounts.produced_bytes
+                        server, size, codec, amounts.produced_bytes[size]
                     )
         for way in WAYS:
             loads[f"requests, {way}"] = lambda server, way=way: requests(server, way, amounts.seconds)  # type: ignore[misc]
@@ -131,7 +132,16 @@ def warm_up(server: Server, amounts: Amounts) -> None:
         requests(server, way, amounts.seconds)
     if has_confluent_kafka():
         for size in SIZES:
-            throughput(server, size, "none", amounts.produced_bytes)
+            throughput(server, size, "none", amounts.produced_bytes[size])
+
+
+def warm_up_many_topics(server: Server, amounts: Amounts) -> None:
+    """The same for requests that write to many topics."""
+    names = [f"warm-{number}" for number in range(raw.TOPICS_A_REQUEST)]
+    with raw.RawClient(server.address) as client:
+        raw.create_topics(client, names)
+        raw.write_to_each(client, names)
+    raw.records_a_second_to_topics(server, names, amounts.seconds)
 
 
 def throughput(server: Server, size: str, codec: str, produced_bytes: int) -> Samples:
