@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+BENCH_STAMP := $(VENV)/.installed-bench
 
 .PHONY: demo test check bench clean help
 
@@ -31,8 +32,12 @@ check: $(STAMP)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-bench: $(STAMP)
-	@$(BIN)/python -m bench
+$(BENCH_STAMP): $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
+	@touch $@
+
+bench: $(BENCH_STAMP)
+	@$(BIN)/python -m bench --json bench/results/bench.json --picture bench/results/broker.png
 
 clean:
 	rm -rf $(VENV) build src/*.egg-info src/ottla/records/codec.c src/ottla/records/codec.*.so
