@@ -5,13 +5,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
 
-.PHONY: demo test check bench clean help
+.PHONY: demo test check bench conformance clean help
 
 help:
 	@echo "make demo    see Ottla work"
 	@echo "make test    run the tests"
 	@echo "make check   run the static checks: ruff, mypy, import-linter"
 	@echo "make bench   measure"
+	@echo "make conformance   record the answers of Apache Kafka anew and compare Ottla's"
 	@echo "make clean   remove the environment and what was built"
 
 $(STAMP): pyproject.toml setup.py src/ottla/records/codec.py $(wildcard src/ottla/records/*.pxd)
@@ -38,6 +39,9 @@ $(BENCH_STAMP): $(STAMP)
 
 bench: $(BENCH_STAMP)
 	@$(BIN)/python -m bench --json bench/results/bench.json --picture bench/results/broker.png
+
+conformance: $(STAMP)
+	@$(BIN)/python -m tests.conformance
 
 clean:
 	rm -rf $(VENV) build src/*.egg-info src/ottla/records/codec.c src/ottla/records/codec.*.so

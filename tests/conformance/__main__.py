@@ -1,0 +1,72 @@
+"""Records Apache Kafka's answers to all exchanges, says which of them changed, and compares Ottla's.
+
+python -m tests.conformance             record and compare
+python -m tests.conformance produce     only the groups that are named
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.apache_kafka.distribution import VERSION, KafkaUnavailable, classpath
+from tests.apache_kafka.harness import ApacheKafka
+from tests.conformance.answers import answers_of, difference, read_answers, write_answers
+from tests.conformance.catalogue import all_groups
+from tests.conformance.exchange import Exchanges
+
+SLOW_SECONDS = 2.0
+
+
+def main(names: list[str]) -> int:
+    groups = [group for group in all_groups() if not names or group.group in names]
+    try:
+        classpath()
+    except KafkaUnavailable as reason:
+        print(f"nothing is recorded: {reason}")
+    else:
+        record(groups)
+    print("now Ottla:", flush=True)
+    chosen = ["-k", " or ".join(names)] if names else []
+    tests = Path(__file__).parent / "test_conformance.py"
+    return subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", tests, *chosen]).returncode
+
+
+def record(groups: list[Exchanges]) -> None:
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder, ApacheKafka(Path(folder)) as kafka:
+        host, _, port = kafka.bootstrap.partition(":")
+        changed = sum(record_group(group, (host, int(port))) for group in groups)
+    count = sum(len(group.all) for group in groups)
+    seconds = time.monotonic() - started
+    print(f"Apache Kafka {VERSION}: {count} exchanges recorded in {seconds:.0f} s, {changed} answers changed")
+
+
+def record_group(group: Exchanges, address: tuple[str, int]) -> int:
+    """Writes the group's file and tells how many of its exchanges were answered otherwise than before."""
+    before = read_answers(group.group)
+    now = {}
+    for exchange in group.all:
+        started = time.monotonic()
+        now[exchange.name] = answers_of(exchange, address)
+        seconds = time.monotonic() - started
+        if seconds > SLOW_SECONDS:
+            print(f"slow: {exchange.full_name} took {seconds:.1f} s")
+    write_answers(group.group, now)
+    changed = 0
+    for name in dict.fromkeys([*before, *now]):
+        if before.get(name) == now.get(name):
+            continue
+        changed += 1
+        kind = "new" if name not in before else "gone" if name not in now else "changed"
+        print(f"{kind}: {group.group}: {name}")
+        if kind == "changed":
+            print(difference(before[name], now[name]))
+    return changed
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,118 @@
+"""Answers as plain values that can be kept in a file, compared and read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeAlias
+
+from ottla.records.batch import CorruptBatch, check_batch
+from ottla.records.read import read_batches
+from ottla.wire.schema import Response, Struct
+from tests.conformance.masks import OUR_OWN_PLACE, UNORDERED, masked_id, masked_ids_in_text, masked_number, masked_text
+
+Json: TypeAlias = Any
+
+WIDTH = 120
+
+
+class Rendering:
+    """Turns responses into plain values, with what differs by nature masked."""
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+        self.topic_labels: dict[bytes, str] = {}
+        """By topic id, for the topics that the exchange has made."""
+
+    def response(self, response: Response, version: int) -> dict[str, Json]:
+        return self._struct(response, version, UNORDERED.get(response.api.name, set()))
+
+    def _struct(self, struct: Struct, version: int, unordered: set[str]) -> dict[str, Json]:
+        rendered = {
+            field: self._value(field, getattr(struct, field), version, unordered)
+            for field, (_, options) in struct.declared.items()
+            if version in options.versions
+        }
+        if rendered.get("name") in OUR_OWN_PLACE and rendered.get("value"):
+            rendered["value"] = "<place>"
+        return rendered
+
+    def _value(self, field: str, value: object, version: int, unordered: set[str]) -> Json:
+        if isinstance(value, Struct):
+            return self._struct(value, version, unordered)
+        if isinstance(value, list):
+            rendered = [self._value(field, element, version, unordered) for element in value]
+            return sorted(rendered, key=_sort_key) if field in unordered else rendered
+        if isinstance(value, memoryview):
+            return self._records(value)
+        if isinstance(value, bytes):
+            return masked_id(value, self.topic_labels)
+        if isinstance(value, str):
+            return masked_ids_in_text(masked_text(field, value, self.token), self.topic_labels)
+        if isinstance(value, bool) or not isinstance(value, int):
+            return value
+        return masked_number(field, value)
+
+    def _records(self, records: memoryview) -> Json:
+        """Batches with their records: codecs may compress the same records to other bytes."""
+        rendered: list[Json] = []
+        size_bytes = 0
+        for batch in read_batches(records):
+            size_bytes += batch.header.size
+            try:
+                check_batch(batch.bytes)
+            except CorruptBatch as fault:
+                rendered.append(f"corrupt: {fault}")
+                continue
+            header = batch.header._asdict()
+            for field in ("length", "crc"):
+                del header[field]
+            header = {field: masked_number(field, number) for field, number in header.items()}
+            header["records"] = [
+                [
+                    record.offset,
+                    masked_number("timestamp", record.timestamp),
+                    _text(record.key),
+                    _text(record.value),
+                    *[[key, _text(value)] for key, value in record.headers],
+                ]
+                for record in batch.records()
+            ]
+            rendered.append(header)
+        if size_bytes < len(records):
+            rendered.append(f"{len(records) - size_bytes} bytes of another batch")
+        return rendered
+
+
+def _text(value: bytes | None) -> str | None:
+    if value is None:
+        return None
+    text = value.decode(errors="backslashreplace")
+    return text if len(text) < 100 else f"{text[:20]}... ({len(value)} bytes)"
+
+
+def _sort_key(rendered: Json) -> str:
+    """Of structs that are alike, the name or the number comes first in the declaration, or nearly."""
+    if isinstance(rendered, dict):
+        for field in ("name", "topic", "topic_id", "index", "partition", "partition_index", "resource_name"):
+            if rendered.get(field) is not None:
+                value = rendered[field]
+                return f"{value:>12}" if isinstance(value, int) else f"{value} {json.dumps(rendered)}"
+    return json.dumps(rendered)
+
+
+def pretty(value: Json, indent: int = 0, lead: int = 0) -> str:
+    """JSON that breaks only the lines that would be too long."""
+    flat = json.dumps(value, ensure_ascii=False)
+    if indent + lead + len(flat) < WIDTH or not isinstance(value, dict | list) or not value:
+        return flat
+    inner = " " * (indent + 2)
+    if isinstance(value, dict):
+        rows = []
+        for key, element in value.items():
+            name = f"{json.dumps(key, ensure_ascii=False)}: "
+            rows.append(f"{inner}{name}{pretty(element, indent + 2, len(name))}")
+        opening, closing = "{", "}"
+    else:
+        rows = [f"{inner}{pretty(element, indent + 2)}" for element in value]
+        opening, closing = "[", "]"
+    return f"{opening}\n" + ",\n".join(rows) + f"\n{' ' * indent}{closing}"

@@ -1,0 +1,278 @@
+"""What an exchange talks through: it sends requests on named connections and keeps what came back.
+
+Preparation (making topics, filling them) is not kept: it has exchanges of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+from ottla.records.build import build_batch
+from ottla.wire.apis import Api
+from ottla.wire.frames import encode_request
+from ottla.wire.header import read_correlation_id, response_body_position
+from ottla.wire.messages.api_versions import ApiVersionsRequest
+from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.registry import RESPONSES
+from ottla.wire.schema import Request
+from tests.conformance.connection import Connection, NoFrame, Outcome
+from tests.conformance.rendering import Json, Rendering
+
+CLIENT_ID = "conformance"
+ANSWER_SECONDS = 10.0
+SETTLE_SECONDS = 10.0
+TIMESTAMP_MS = 1_700_000_000_000
+"""Of all records that an exchange does not give another."""
+
+
+class PreparationFailed(Exception):
+    """A step that only prepares the exchange was not answered as it should be."""
+
+
+class Topic(NamedTuple):
+    """Requests take what their version needs: the name or the id."""
+
+    name: str
+    id: bytes
+
+
+class Pending(NamedTuple):
+    """A request whose answer has not been read yet."""
+
+    connection: str
+    api: Api
+    version: int
+    correlation_id: int
+    step: dict[str, Json]
+
+
+class Script:
+    def __init__(self, address: tuple[str, int], token: str) -> None:
+        self.steps: list[dict[str, Json]] = []
+        self.apis: set[str] = set()
+        """Of every request sent, in preparation too."""
+        self.token = token
+        self._address = address
+        self._rendering = Rendering(token)
+        self._connections: dict[str, Connection] = {}
+        self._correlation_id = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for connection in self._connections.values():
+            connection.close()
+
+    # Steps, which are kept.
+
+    def send(
+        self, request: Request, version: int | None = None, *, on: str = "main", within_s: float = ANSWER_SECONDS,
+        only_own: bool = False, client_id: str | None = CLIENT_ID,
+    ) -> Any:  # fmt: skip
+        """Sends a request, in its highest version unless told, and returns the response, None if there is none.
+
+        `only_own` keeps from the lists of the answer only what the exchange itself has made.
+        """
+        pending = self.begin(request, version, on=on, client_id=client_id)
+        return self.finish(pending, within_s=within_s, only_own=only_own)
+
+    def begin(
+        self, request: Request, version: int | None = None, *, on: str = "main", client_id: str | None = CLIENT_ID
+    ) -> Pending:
+        """Sends a request and does not wait for its answer."""
+        version = request.api.highest if version is None else version
+        pending = self._post(request, version, on, client_id)
+        self.steps.append(pending.step)
+        return pending
+
+    def finish(self, pending: Pending, *, within_s: float = ANSWER_SECONDS, only_own: bool = False) -> Any:
+        response = self._receive(pending, within_s)
+        if isinstance(response, NoFrame):
+            pending.step["answer"] = response.value
+            return None
+        rendered = self._rendering.response(response, pending.version)
+        pending.step["answer"] = _only_with(self._own_names(), rendered) if only_own else rendered
+        return response
+
+    def send_silent(self, request: Request, version: int, *, on: str = "main") -> None:
+        """Sends a request that has no answer: that of a later request on the same connection comes first."""
+        pending = self.begin(request, version, on=on)
+        probe = self._post(ApiVersionsRequest(), 0, on, CLIENT_ID)
+        outcome = self._connection(on).receive(ANSWER_SECONDS)
+        if isinstance(outcome, NoFrame):
+            pending.step["answer"] = outcome.value
+            self._drop(on)
+        else:
+            answers_probe = read_correlation_id(outcome) == probe.correlation_id
+            pending.step["answer"] = NoFrame.SILENCE.value if answers_probe else "an answer"
+
+    def still_waits(self, pending: Pending, for_s: float = 0.15) -> None:
+        """Keeps whether a request is still not answered."""
+        outcome = self._connection(pending.connection).receive(for_s)
+        self.steps.append({"ask": "nothing", "answer": "no answer yet" if outcome is NoFrame.SILENCE else "an answer"})
+
+    def send_bytes(
+        self, what: str, data: bytes, *, on: str = "main", answered_as: tuple[Api, int] | None = None,
+        and_end: bool = False, within_s: float = ANSWER_SECONDS,
+    ) -> None:  # fmt: skip
+        """Sends bytes as they are. `and_end` says that no more will come."""
+        connection = self._connection(on)
+        connection.send([data])
+        if and_end:
+            connection.end_sending()
+        outcome = connection.receive(within_s)
+        step: dict[str, Json] = {"ask": what}
+        if isinstance(outcome, NoFrame):
+            step["answer"] = outcome.value
+            self._drop(on)
+        elif answered_as is None:
+            step["answer"] = f"{len(outcome)} bytes"
+        else:
+            step["answer"] = self._rendering.response(_decode(outcome, *answered_as), answered_as[1])
+        self.steps.append(step)
+
+    def post_bytes(self, data: bytes, *, on: str = "main") -> None:
+        """Sends bytes after which more will come."""
+        self._connection(on).send([data])
+
+    def settle(
+        self, request: Request, version: int | None = None, *, until: Callable[[Any], bool], only_own: bool = False
+    ) -> Any:
+        """Asks until the answer is the one that is waited for, and keeps that one or the last."""
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while not until(self.ask(request, version)) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return self.send(request, version, only_own=only_own)
+
+    # Preparation, which is not kept.
+
+    def ask(self, request: Request, version: int | None = None, *, on: str = "prepare") -> Any:
+        pending = self._post(request, request.api.highest if version is None else version, on, CLIENT_ID)
+        response = self._receive(pending, ANSWER_SECONDS)
+        if isinstance(response, NoFrame):
+            raise PreparationFailed(f"{request}: {response.value}")
+        return response
+
+    def name(self, label: str = "topic") -> str:
+        """A name that nothing else has; the answers show the label."""
+        return f"{label}-{self.token}"
+
+    def topic(
+        self, label: str = "topic", *, partitions: int = 1, values: int = 0, configs: Mapping[str, str] | None = None
+    ) -> Topic:
+        """A topic that is ready; `values` records are in its partition 0, each in a batch of its own."""
+        creatable = CreatableTopic(
+            name=self.name(label),
+            num_partitions=partitions,
+            replication_factor=1,
+            assignments=[],
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
+        )
+        [created] = self.ask(CreateTopicsRequest(topics=[creatable])).topics
+        if created.error_code:
+            raise PreparationFailed(f"{label} was not created: {created}")
+        topic = self.known(label, created.topic_id)
+        self.await_topic(label, partitions=partitions)
+        for number in range(values):
+            batch = build_batch([b"value %d" % number], keys=[b"key %d" % number], timestamp=TIMESTAMP_MS + number)
+            self.produce(topic, batch)
+        return topic
+
+    def known(self, label: str, topic_id: bytes) -> Topic:
+        """A topic whose id is told in an answer; later answers show it by its label."""
+        self._rendering.topic_labels[topic_id] = label
+        return Topic(self.name(label), topic_id)
+
+    def await_topic(self, label: str = "topic", *, partitions: int = 1) -> Topic:
+        """Returns when the broker leads as many partitions of a topic that was asked for."""
+        name = self.name(label)
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while time.monotonic() < deadline:
+            [topic] = self.ask(request).topics
+            if topic.error_code == 0 and len(topic.partitions) >= partitions and self._leads(name, partitions):
+                return self.known(label, topic.topic_id)
+            time.sleep(0.005)
+        raise PreparationFailed(f"{label} did not become ready")
+
+    def _leads(self, name: str, partitions: int) -> bool:
+        """Kafka tells of a partition a moment before it can be used."""
+        asked = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(partitions)]
+        topics = [ListOffsetsTopic(name=name, partitions=asked)]
+        [topic] = self.ask(ListOffsetsRequest(replica_id=-1, topics=topics)).topics
+        return all(partition.error_code == 0 for partition in topic.partitions)
+
+    def produce(self, topic: Topic, batch: bytes | bytearray, partition: int = 0) -> None:
+        data = TopicProduceData(
+            name=topic.name,
+            topic_id=topic.id,
+            partition_data=[PartitionProduceData(index=partition, records=batch)],
+        )
+        answer = self.ask(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[data]), 12)
+        [written] = answer.responses[0].partition_responses
+        if written.error_code:
+            raise PreparationFailed(f"nothing could be written: {written}")
+
+    # Below the two.
+
+    def _post(self, request: Request, version: int, on: str, client_id: str | None) -> Pending:
+        self._correlation_id += 1
+        self.apis.add(request.api.name)
+        parts = encode_request(self._correlation_id, client_id, request, version)
+        self._connection(on).send(parts)
+        step: dict[str, Json] = {"ask": f"{request.api.name} {version}"}
+        if on not in ("main", "prepare"):
+            step["on"] = on
+        return Pending(on, request.api, version, self._correlation_id, step)
+
+    def _receive(self, pending: Pending, within_s: float) -> Any:
+        outcome: Outcome = self._connection(pending.connection).receive(within_s)
+        if isinstance(outcome, NoFrame):
+            self._drop(pending.connection)
+            return outcome
+        if read_correlation_id(outcome) != pending.correlation_id:
+            raise PreparationFailed(f"the answer to {pending.step['ask']} has another correlation id")
+        return _decode(outcome, pending.api, pending.version)
+
+    def _connection(self, name: str) -> Connection:
+        if name not in self._connections:
+            self._connections[name] = Connection(self._address)
+        return self._connections[name]
+
+    def _drop(self, name: str) -> None:
+        self._connections.pop(name).close()
+
+    def _own_names(self) -> Sequence[str]:
+        return tuple(self._rendering.topic_labels.values())
+
+
+def _decode(frame: bytes, api: Api, version: int) -> Any:
+    position = response_body_position(frame, api, version)
+    response, end = RESPONSES[api.key].readers[version](frame, position)
+    if end != len(frame):
+        raise PreparationFailed(f"{len(frame) - end} bytes too many in an answer of {api.name} {version}")
+    return response
+
+
+def _only_with(names: Sequence[str], rendered: Json) -> Json:
+    if isinstance(rendered, list):
+        return [_only_with(names, element) for element in rendered if _is_own(element, names)]
+    if isinstance(rendered, dict):
+        return {field: _only_with(names, value) for field, value in rendered.items()}
+    return rendered
+
+
+def _is_own(element: Json, names: Sequence[str]) -> bool:
+    """What has no name of its own goes with what it is part of."""
+    named = (
+        [element[field] for field in ("name", "topic", "resource_name") if field in element]
+        if isinstance(element, dict)
+        else []
+    )
+    return not named or named[0] in names

@@ -1,0 +1,81 @@
+"""Ottla answers as Apache Kafka did, whose answers are in answers/. `make conformance` records them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.answers import FOLDER, answers_of, difference, read_answers
+from tests.conformance.catalogue import all_exchanges, all_groups
+from tests.conformance.differences import DIFFERENCES, expected_steps
+from tests.conformance.exchange import Exchange
+from tests.conformance.ottla_broker import running_ottla, served_names
+from tests.conformance.rendering import Json
+
+PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
+LEAST_EXCHANGES = 300
+
+recorded = cache(read_answers)
+
+
+def apis_not_served(exchange: Exchange) -> set[str]:
+    """Of what the exchange sends. What Kafka closed the connection over has no handler either way."""
+    return set(recorded(exchange.group)[exchange.name]["apis"]) - served_names()
+
+
+EXCHANGES = all_exchanges()
+RECORDED = [exchange for exchange in EXCHANGES if exchange.name in recorded(exchange.group)]
+RUN = [exchange for exchange in RECORDED if not apis_not_served(exchange)]
+NOT_RUN = [exchange for exchange in RECORDED if apis_not_served(exchange)]
+
+
+@pytest.fixture(scope="session")
+def address() -> Iterator[tuple[str, int]]:
+    with running_ottla() as address:
+        yield address
+
+
+@pytest.mark.xdist_group("conformance")
+@pytest.mark.parametrize("exchange", RUN, ids=lambda exchange: exchange.full_name)
+def test_answers_as_apache_kafka_does(exchange: Exchange, address: tuple[str, int]) -> None:
+    kafka: list[dict[str, Json]] = recorded(exchange.group)[exchange.name]["steps"]
+    found = difference(expected_steps(exchange.full_name, kafka), answers_of(exchange, address)["steps"])
+    assert not found, f"{exchange.full_name}\n{found}"
+
+
+@pytest.mark.skipif(not NOT_RUN, reason="every exchange is run")
+def test_exchanges_of_apis_that_are_not_served_yet() -> None:
+    apis = sorted(set().union(*map(apis_not_served, NOT_RUN)))
+    pytest.skip(f"{len(NOT_RUN)} of {len(EXCHANGES)} exchanges wait for {', '.join(apis)}")
+
+
+def test_every_exchange_is_recorded_and_nothing_else() -> None:
+    kept = {(path.stem, name) for path in FOLDER.glob("*.json") for name in recorded(path.stem)}
+    assert kept == {(exchange.group, exchange.name) for exchange in EXCHANGES}
+
+
+def test_there_are_enough_exchanges() -> None:
+    assert len(EXCHANGES) >= LEAST_EXCHANGES
+    assert all(group.all for group in all_groups())
+
+
+def test_answers_hold_nothing_of_the_machine_they_were_recorded_on() -> None:
+    for path in FOLDER.glob("*.json"):
+        text = path.read_text(encoding="utf-8")
+        assert "/tmp" not in text
+        assert str(Path.home()) not in text
+
+
+@pytest.mark.parametrize("full_name", DIFFERENCES)
+def test_a_difference_is_one(full_name: str) -> None:
+    [exchange] = [exchange for exchange in EXCHANGES if exchange.full_name == full_name]
+    steps = recorded(exchange.group)[exchange.name]["steps"]
+    assert expected_steps(full_name, steps) != steps
+
+
+def test_the_page_lists_every_difference_with_its_reason() -> None:
+    rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    assert rows == [f"| `{name}` | {found.reason} |" for name, found in DIFFERENCES.items()]
