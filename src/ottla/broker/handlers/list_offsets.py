@@ -40,6 +40,7 @@ FIRST_VERSION_WITH = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
+FIRST_VERSION_WITH_EPOCHS = 4
 READ_COMMITTED = 1
 NOTHING = FoundOffset(-1, -1, -1)
 
@@ -84,13 +85,12 @@ def _answer(
     except LogError as refusal:
         return _failed(index, ErrorCode(refusal.code))
     found = _find(partition, timestamp, committed_only)
-    return ListOffsetsPartitionResponse(
-        partition_index=index,
-        error_code=0,
-        timestamp=found.timestamp,
-        offset=found.offset,
-        leader_epoch=found.leader_epoch,
+    answer = ListOffsetsPartitionResponse(
+        partition_index=index, error_code=0, timestamp=found.timestamp, offset=found.offset
     )
+    if version >= FIRST_VERSION_WITH_EPOCHS:
+        answer.leader_epoch = found.leader_epoch
+    return answer
 
 
 def _find(partition: Partition, timestamp: int, committed_only: bool) -> FoundOffset:
