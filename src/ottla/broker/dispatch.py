@@ -70,19 +70,17 @@ class Context:
 class Dispatch:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._handlers: dict[int, Handler | None] = {}
+        self._routes: dict[tuple[int, int], Handler] = {}  # by API and version: those asked for so far
 
     def handle(self, connection: Connection, frame: memoryview) -> None:
         """Called by a connection for each frame."""
         try:
             header = read_request_header(frame)
-            handler = self._handler(header.api)
-            if handler is None:
-                raise ProtocolError(f"{header.api.name} is not served")  # noqa: TRY301
-            if header.api.serves(header.version):
+            handler = self._routes.get((header.api.key, header.version))
+            if handler is not None:
                 request = decode_request_body(header, frame)
             else:
-                request = self._of_another_version(header)
+                handler, request = self._first_of_its_kind(header, frame)
         except ProtocolError as error:
             connection.close(str(error))
             return
@@ -99,16 +97,18 @@ class Dispatch:
         if response is not None:
             context.reply(response)
 
-    @staticmethod
-    def _of_another_version(header: RequestHeader) -> Request:
-        if header.api is apis.API_VERSIONS:
-            return ApiVersionsRequest()  # answered in version 0, with what there is
-        raise ProtocolError(f"{header.api.name} has no version {header.version}")
-
-    def _handler(self, api: Api) -> Handler | None:
-        if api.key not in self._handlers:
-            self._handlers[api.key] = _find_handler(api)
-        return self._handlers[api.key]
+    def _first_of_its_kind(self, header: RequestHeader, frame: memoryview) -> tuple[Handler, Request]:
+        """Find the handler of a version that was not asked for before, and remember it if it is served."""
+        api = header.api
+        handler = _find_handler(api)
+        if handler is None:
+            raise ProtocolError(f"{api.name} is not served")
+        if api.serves(header.version):
+            self._routes[api.key, header.version] = handler
+            return handler, decode_request_body(header, frame)
+        if api is apis.API_VERSIONS:
+            return handler, ApiVersionsRequest()  # answered in version 0, with what there is
+        raise ProtocolError(f"{api.name} has no version {header.version}")
 
 
 @functools.cache

@@ -62,8 +62,10 @@ class Produced:
         self._has_transactional_id = request.transactional_id is not None
 
     def topic(self, topic: TopicProduceData) -> TopicProduceResponse:
-        last = {partition.index: partition for partition in topic.partition_data}
-        answers = [self._partition(topic, partition) for partition in last.values()]
+        data = topic.partition_data
+        if len(data) > 1:
+            data = list({partition.index: partition for partition in data}.values())
+        answers = [self._partition(topic, partition) for partition in data]
         return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
 
     def _partition(self, topic: TopicProduceData, data: PartitionProduceData) -> PartitionProduceResponse:
