@@ -243,3 +243,7 @@ def _topic_fallbacks() -> dict[str, Definition]:
 
 OWN_SETTINGS = definitions_of(BrokerConfig)
 TOPIC_FALLBACKS = _topic_fallbacks()
+FALLBACK_CHAINS = {
+    setting.synonyms[0].name: setting for setting in TOPIC_SETTINGS.values() if len(setting.synonyms) > 1
+}
+"""The settings of topics that fall back on several of the broker's, by the first of these."""

@@ -1,7 +1,203 @@
-"""Settings of Kafka's broker that Ottla keeps and describes, without acting on them."""
+"""Settings of Kafka's broker that Ottla keeps and describes, without acting on them.
+
+Those of what Ottla does not have (TLS, SASL, tiered storage, Raft, share and streams groups) are left out.
+"""
 
 from __future__ import annotations
 
-from ottla.config import Definition
+from ottla.config import Check, Definition, Kind, OneOf, Synonym, Value, at_least
 
-KEPT_SETTINGS: dict[str, Definition] = {}
+MOST_INT = (1 << 31) - 1
+Row = tuple[str, Kind, Value, str] | tuple[str, Kind, Value, str, Check]
+
+_ROWS: tuple[Row, ...] = (
+    # Threads and queues, of which Ottla has one loop
+    ("background.threads", Kind.INT, 10, "Threads for background work.", at_least(1)),
+    ("num.io.threads", Kind.INT, 8, "Threads that handle requests.", at_least(1)),
+    ("num.network.threads", Kind.INT, 3, "Threads that read requests and write answers.", at_least(1)),
+    ("num.recovery.threads.per.data.dir", Kind.INT, 2, "Threads that open the logs of a folder.", at_least(1)),
+    ("num.replica.alter.log.dirs.threads", Kind.INT, None, "Threads that move replicas between folders."),
+    ("num.replica.fetchers", Kind.INT, 1, "Threads that copy from each other broker."),
+    ("queued.max.request.bytes", Kind.LONG, -1, "How many bytes of requests may wait; -1: no limit."),
+    ("request.timeout.ms", Kind.INT, 30_000, "How long the broker waits for an answer to its own requests."),
+    # Connections
+    ("connection.failed.authentication.delay.ms", Kind.INT, 100, "The delay of closing a failed login.", at_least(0)),
+    ("connections.max.reauth.ms", Kind.LONG, 0, "How long a login lasts; 0: as long as its connection."),
+    ("inter.broker.listener.name", Kind.STRING, None, "The listener that brokers use among each other."),
+    (
+        "listener.security.protocol.map",
+        Kind.STRING,
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "Which protocol each listener speaks.",
+    ),
+    ("max.connection.creation.rate", Kind.INT, MOST_INT, "How many connections a second are taken in.", at_least(0)),
+    ("max.connections.per.ip.overrides", Kind.STRING, "", "Other limits of connections for single addresses."),
+    ("principal.builder.class", Kind.CLASS, None, "What makes a principal of a connection."),
+    ("security.inter.broker.protocol", Kind.STRING, "PLAINTEXT", "The protocol that brokers use among each other."),
+    ("socket.connection.setup.timeout.max.ms", Kind.LONG, 30_000, "The longest wait for a connection to be made."),
+    ("socket.connection.setup.timeout.ms", Kind.LONG, 10_000, "The first wait for a connection to be made."),
+    ("socket.receive.buffer.bytes", Kind.INT, 102_400, "The receive buffer of a socket; -1: the system's."),
+    ("socket.send.buffer.bytes", Kind.INT, 102_400, "The send buffer of a socket; -1: the system's."),
+    # Identity and roles
+    ("authorizer.class.name", Kind.STRING, "", "What decides who may do what; none: everybody everything."),
+    ("broker.heartbeat.interval.ms", Kind.INT, 2000, "How often a broker tells the controller that it lives."),
+    ("broker.id", Kind.INT, -1, "The number of this broker, by its older name."),
+    ("broker.session.timeout.ms", Kind.INT, 9000, "How long a silent broker is believed to live."),
+    ("config.providers", Kind.LIST, (), "What looks up values that stand in other places."),
+    ("controlled.shutdown.enable", Kind.BOOLEAN, True, "Whether leadership is handed over before a stop."),
+    ("early.start.listeners", Kind.LIST, None, "Listeners that open before the broker is ready."),
+    ("initial.broker.registration.timeout.ms", Kind.INT, 60_000, "How long a starting broker tries to register."),
+    # Policies
+    ("alter.config.policy.class.name", Kind.CLASS, None, "What may veto changes of configurations."),
+    ("create.topic.policy.class.name", Kind.CLASS, None, "What may veto new topics."),
+    ("client.quota.callback.class", Kind.CLASS, None, "What decides on quotas in place of the broker."),
+    # Quotas
+    ("alter.log.dirs.replication.quota.window.num", Kind.INT, 11, "Windows in the measure of moves.", at_least(1)),
+    ("alter.log.dirs.replication.quota.window.size.seconds", Kind.INT, 1, "The length of such a window.", at_least(1)),
+    ("controller.quota.window.num", Kind.INT, 11, "Windows in the measure of changes of topics.", at_least(1)),
+    ("controller.quota.window.size.seconds", Kind.INT, 1, "The length of such a window.", at_least(1)),
+    ("replication.quota.window.num", Kind.INT, 11, "Windows in the measure of replication.", at_least(1)),
+    ("replication.quota.window.size.seconds", Kind.INT, 1, "The length of such a window.", at_least(1)),
+    # Logs
+    ("cordoned.log.dirs", Kind.LIST, (), "Folders that take no new partitions."),
+    ("log.cleaner.dedupe.buffer.size", Kind.LONG, 134_217_728, "The memory of compaction for keys."),
+    ("log.cleaner.io.buffer.load.factor", Kind.DOUBLE, 0.9, "How full that memory may get."),
+    ("log.cleaner.io.buffer.size", Kind.INT, 524_288, "The memory of compaction for records.", at_least(0)),
+    ("log.cleaner.threads", Kind.INT, 1, "Threads that compact.", at_least(1)),
+    ("log.dir.failure.timeout.ms", Kind.LONG, 30_000, "How long a broker lives on with a failed folder.", at_least(1)),
+    (
+        "log.flush.start.offset.checkpoint.interval.ms",
+        Kind.INT,
+        60_000,
+        "How often the first offsets of logs are noted.",
+        at_least(0),
+    ),
+    # Requests that wait
+    ("delete.records.purgatory.purge.interval.requests", Kind.INT, 1, "How often waiting deletions are swept."),
+    ("fetch.purgatory.purge.interval.requests", Kind.INT, 1000, "How often waiting fetches are swept."),
+    ("producer.purgatory.purge.interval.requests", Kind.INT, 1000, "How often waiting produces are swept."),
+    # Replication
+    ("auto.leader.rebalance.enable", Kind.BOOLEAN, True, "Whether preferred leaders take over again."),
+    ("controller.socket.timeout.ms", Kind.INT, 30_000, "How long the controller's connections wait."),
+    (
+        "leader.imbalance.check.interval.seconds",
+        Kind.LONG,
+        300,
+        "How often preferred leaders are looked for.",
+        at_least(1),
+    ),
+    ("replica.fetch.backoff.ms", Kind.INT, 1000, "How long a follower waits after a failed fetch.", at_least(0)),
+    ("replica.fetch.max.bytes", Kind.INT, 1_048_576, "How much of one partition a follower fetches.", at_least(0)),
+    ("replica.fetch.min.bytes", Kind.INT, 1, "How much a follower's fetch waits for."),
+    ("replica.fetch.response.max.bytes", Kind.INT, 10_485_760, "How much a follower fetches at once.", at_least(0)),
+    ("replica.fetch.wait.max.ms", Kind.INT, 500, "How long a follower's fetch waits."),
+    ("replica.high.watermark.checkpoint.interval.ms", Kind.LONG, 5000, "How often high watermarks are noted."),
+    ("replica.lag.time.max.ms", Kind.LONG, 30_000, "How long a follower may be behind and stay in sync."),
+    ("replica.selector.class", Kind.STRING, None, "What chooses the replica that a consumer reads from."),
+    ("replica.socket.receive.buffer.bytes", Kind.INT, 65_536, "The receive buffer of a follower's socket."),
+    ("replica.socket.timeout.ms", Kind.INT, 30_000, "How long a follower waits for an answer."),
+    # Groups and their offsets
+    ("group.consumer.assignment.interval.ms", Kind.INT, 1000, "The least time between two assignments.", at_least(0)),
+    ("group.consumer.assignors", Kind.LIST, ("uniform", "range"), "The assignors on the broker's side."),
+    ("group.consumer.heartbeat.interval.ms", Kind.INT, 5000, "How often members give a sign of life.", at_least(1)),
+    ("group.consumer.max.assignment.interval.ms", Kind.INT, 15_000, "The most a group may set for that.", at_least(0)),
+    ("group.consumer.max.heartbeat.interval.ms", Kind.INT, 15_000, "The most a group may set for that.", at_least(1)),
+    ("group.consumer.max.session.timeout.ms", Kind.INT, 60_000, "The most a group may set for that.", at_least(1)),
+    ("group.consumer.max.size", Kind.INT, MOST_INT, "How many members a consumer group may have.", at_least(1)),
+    (
+        "group.consumer.migration.policy",
+        Kind.STRING,
+        "bidirectional",
+        "Whether groups may change between the old and the new protocol.",
+        OneOf(("disabled", "downgrade", "upgrade", "bidirectional")),
+    ),
+    ("group.consumer.min.assignment.interval.ms", Kind.INT, 0, "The least a group may set for that.", at_least(0)),
+    ("group.consumer.min.heartbeat.interval.ms", Kind.INT, 5000, "The least a group may set for that.", at_least(1)),
+    ("group.consumer.min.session.timeout.ms", Kind.INT, 45_000, "The least a group may set for that.", at_least(1)),
+    ("group.consumer.session.timeout.ms", Kind.INT, 45_000, "How long a silent member stays.", at_least(1)),
+    ("group.coordinator.append.linger.ms", Kind.INT, -1, "How long the coordinator gathers writes.", at_least(-1)),
+    ("group.coordinator.background.threads", Kind.INT, 2, "Threads for the coordinator's slow work.", at_least(1)),
+    ("group.coordinator.cached.buffer.max.bytes", Kind.INT, 1_048_588, "The largest buffer that is kept."),
+    (
+        "group.coordinator.rebalance.protocols",
+        Kind.LIST,
+        ("classic", "consumer", "streams"),
+        "The group protocols that are served.",
+    ),
+    ("group.coordinator.threads", Kind.INT, 4, "Threads of the coordinator.", at_least(1)),
+    ("group.initial.rebalance.delay.ms", Kind.INT, 3000, "How long a new group waits for more members."),
+    ("group.max.session.timeout.ms", Kind.INT, 1_800_000, "The longest session a member may ask for."),
+    ("group.max.size", Kind.INT, MOST_INT, "How many members a group may have.", at_least(1)),
+    ("group.min.session.timeout.ms", Kind.INT, 6000, "The shortest session a member may ask for."),
+    ("offset.metadata.max.bytes", Kind.INT, 4096, "The most text that a committed offset may carry."),
+    ("offsets.commit.timeout.ms", Kind.INT, 5000, "How long a commit waits for its replicas.", at_least(1)),
+    ("offsets.load.buffer.size", Kind.INT, 5_242_880, "How much is read at once of committed offsets.", at_least(1)),
+    ("offsets.retention.check.interval.ms", Kind.LONG, 600_000, "How often old offsets are looked for.", at_least(1)),
+    ("offsets.retention.minutes", Kind.INT, 10_080, "How long the offsets of an empty group stay.", at_least(1)),
+    ("offsets.topic.compression.codec", Kind.INT, 0, "The codec of the topic of offsets, by its number."),
+    # Transactions
+    (
+        "add.partitions.to.txn.retry.backoff.max.ms",
+        Kind.INT,
+        100,
+        "The longest wait between two tries to add partitions to a transaction.",
+        at_least(0),
+    ),
+    (
+        "add.partitions.to.txn.retry.backoff.ms",
+        Kind.INT,
+        20,
+        "The first wait between two tries to add partitions to a transaction.",
+        at_least(1),
+    ),
+    (
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        Kind.INT,
+        10_000,
+        "How often transactions that take too long are aborted.",
+        at_least(1),
+    ),
+    ("transaction.max.timeout.ms", Kind.INT, 900_000, "The longest time a transaction may ask for.", at_least(1)),
+    ("transaction.partition.verification.enable", Kind.BOOLEAN, True, "Whether writes are checked for a transaction."),
+    (
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        Kind.INT,
+        3_600_000,
+        "How often transactional ids that nobody uses are dropped.",
+        at_least(1),
+    ),
+    ("transaction.state.log.load.buffer.size", Kind.INT, 5_242_880, "How much is read at once.", at_least(1)),
+    (
+        "transaction.state.log.min.isr",
+        Kind.INT,
+        2,
+        "The in-sync replicas that a transaction's state needs.",
+        at_least(1),
+    ),
+    ("transaction.state.log.num.partitions", Kind.INT, 50, "Partitions of the topic of transactions.", at_least(1)),
+    ("transaction.state.log.replication.factor", Kind.SHORT, 3, "Replicas of the topic of transactions.", at_least(1)),
+    ("transaction.state.log.segment.bytes", Kind.INT, 104_857_600, "The segment size of that topic.", at_least(1)),
+    ("transaction.two.phase.commit.enable", Kind.BOOLEAN, False, "Whether transactions may stay prepared."),
+    (
+        "transactional.id.expiration.ms",
+        Kind.INT,
+        604_800_000,
+        "How long an unused transactional id stays.",
+        at_least(1),
+    ),
+    # Metrics
+    ("kafka.metrics.polling.interval.secs", Kind.INT, 10, "How often metrics are gathered.", at_least(1)),
+    ("kafka.metrics.reporters", Kind.LIST, (), "What metrics are told to."),
+    ("metrics.num.samples", Kind.INT, 2, "How many samples a metric is made of.", at_least(1)),
+    ("metrics.recording.level", Kind.STRING, "INFO", "How much is measured.", OneOf(("INFO", "DEBUG", "TRACE"))),
+    ("metrics.sample.window.ms", Kind.LONG, 30_000, "The length of a sample.", at_least(1)),
+    ("telemetry.max.bytes", Kind.INT, 1_048_576, "The most telemetry that a client may send.", at_least(1)),
+)
+
+
+def _definition(name: str, kind: Kind, default: Value, documentation: str, check: Check | None = None) -> Definition:
+    synonyms = (Synonym(name, kind, default),)
+    return Definition(name, kind, default, documentation, check, synonyms, is_kept_only=True)
+
+
+KEPT_SETTINGS = {row[0]: _definition(*row) for row in _ROWS}

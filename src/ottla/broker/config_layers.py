@@ -6,11 +6,11 @@ The first is given at the start and stays. The other two are in the store and ch
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from ottla.broker.config import OWN_SETTINGS, TOPIC_FALLBACKS, BrokerConfig
-from ottla.config import ConfigError, Definition, Described, Layer, Source, describe, resolve
+from ottla.broker.config import FALLBACK_CHAINS, OWN_SETTINGS, TOPIC_FALLBACKS, BrokerConfig
+from ottla.config import Definition, Described, Kind, Layer, Source, Synonym, describe, resolve
 from ottla.log.topic_defaults import TopicDefaults
 
 
@@ -60,27 +60,28 @@ class BrokerSettings:
             self.config = BrokerConfig()
         self.topic_defaults = TopicDefaults(layers)
 
-    def describe(self, names: Collection[str] | None = None) -> list[Described]:
-        """What DescribeConfigs answers for this broker: of these names, or of all."""
-        return [
-            describe(definition, None, self.layers)
-            for name, definition in broker_settings().items()
-            if names is None or name in names
-        ]
+    def describe(self) -> list[Described]:
+        """What DescribeConfigs answers for this broker: every setting there is, and what else was set."""
+        layers = self.layers
+        described = [_described(definition, layers) for definition in broker_settings().values()]
+        unknown = {name for layer in layers for name in layer.texts if name not in broker_settings()}
+        return described + [_described(_unknown(name), layers) for name in sorted(unknown)]
 
-    def describe_cluster(self, names: Collection[str] | None = None) -> list[Described]:
+    def describe_cluster(self) -> list[Described]:
         """What DescribeConfigs answers for all brokers together: what was set for them."""
         layers = (Layer(Source.DYNAMIC_DEFAULT_BROKER, self.of_cluster),)
-        described = [describe(_definition(name), None, layers) for name in sorted(self.of_cluster)]
-        return [_without_default(entry) for entry in described if names is None or entry.name in names]
+        settings = broker_settings()
+        described = [describe(settings.get(name) or _unknown(name), None, layers) for name in sorted(self.of_cluster)]
+        return [entry._replace(synonyms=entry.synonyms[:1]) for entry in described]
 
 
-def _definition(name: str) -> Definition:
-    try:
-        return broker_settings()[name]
-    except KeyError:
-        raise ConfigError(f"Unknown broker config name: {name}") from None
+def _described(definition: Definition, layers: tuple[Layer, ...]) -> Described:
+    """A setting with its own value; one of several that a topic falls back on tells of the others too."""
+    entry = describe(definition, None, layers)
+    chain = FALLBACK_CHAINS.get(definition.name)
+    return entry if chain is None else entry._replace(synonyms=describe(chain, None, layers).synonyms)
 
 
-def _without_default(entry: Described) -> Described:
-    return entry._replace(synonyms=tuple(synonym for synonym in entry.synonyms if synonym.source is not Source.DEFAULT))
+def _unknown(name: str) -> Definition:
+    """Nobody knows what it holds, so it may be a secret."""
+    return Definition(name, Kind.PASSWORD, None, "", synonyms=(Synonym(name, Kind.PASSWORD),))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.config_dynamic import is_dynamic
+from ottla.broker.config_layers import broker_settings
 from ottla.config import Described
 from ottla.controller.configs import ResourceType
 from ottla.controller.refusal import Refusal
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
 
+UNKNOWN_TYPE = 0
 MALFORMED = (
     "This most likely occurs because of a request being malformed by the client library or the message was sent to "
     "an incompatible broker. See the broker logs for more details."
@@ -49,12 +51,10 @@ def _result(
         result.error_code, result.error_message = refusal.code, refusal.message
         return result
     keys = set(resource.configuration_keys or ())
-    is_broker = resource.resource_type == ResourceType.BROKER
-    result.configs = [
-        _entry(entry, request, is_read_only=is_broker and not is_dynamic(entry.name))
-        for entry in entries
-        if not keys or entry.name in keys
-    ]
+    result.configs = [_entry(entry, request) for entry in entries if not keys or entry.name in keys]
+    if resource.resource_type == ResourceType.BROKER:
+        for config in result.configs:
+            _mark_of_broker(config)
     return result
 
 
@@ -87,12 +87,19 @@ def _broker_entries(broker: Broker, name: str) -> list[Described]:
     return broker.settings.describe()
 
 
-def _entry(entry: Described, request: DescribeConfigsRequest, *, is_read_only: bool) -> DescribeConfigsResourceResult:
+def _mark_of_broker(config: DescribeConfigsResourceResult) -> None:
+    is_known = config.name in broker_settings()
+    config.read_only = not is_known or not is_dynamic(config.name)
+    if not is_known:
+        config.config_type, config.documentation = UNKNOWN_TYPE, None
+
+
+def _entry(entry: Described, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     synonyms = entry.synonyms if request.include_synonyms else ()
     return DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.text,
-        read_only=is_read_only,
+        read_only=False,
         config_source=entry.source,
         is_sensitive=entry.is_sensitive,
         synonyms=[
