@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoo
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.apache_kafka.harness import ApacheKafka
+from tests.cli.command_line_page import run_commands
 from tests.client.contract import ClientContract, make_topic
 
 
@@ -86,3 +88,11 @@ def test_a_reader_of_committed_records_sees_no_aborted_ones(bootstrap: str) -> N
     assert read(bootstrap, topic, Isolation.READ_COMMITTED) == [b"plain", b"one", b"three"]
     everything = [b"plain", b"one", b"two", b"three", b"four"]
     assert read(bootstrap, topic, Isolation.READ_UNCOMMITTED) == everything
+
+
+def test_the_command_line_does_with_kafka_what_its_page_says(bootstrap: str, tmp_path: Path) -> None:
+    for command, output, printed in run_commands(bootstrap, tmp_path):
+        if command == "ottla topics list":  # this broker has the topics of other tests too
+            assert set(output.split()) <= set(printed.split())
+        else:
+            assert printed == output, command

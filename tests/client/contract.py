@@ -1,8 +1,11 @@
 """What the client does with a real broker. The same tests run against Ottla and against Apache Kafka."""
 
 import asyncio
+import time
 import uuid
+from collections.abc import Callable
 from itertools import count
+from typing import TypeVar
 
 import pytest
 
@@ -32,6 +35,7 @@ from ottla.wire.errors import ErrorCode
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TIME = 1_700_000_000_000
+T = TypeVar("T")
 _numbers = count()
 
 
@@ -44,6 +48,7 @@ def make_topic(bootstrap: str, partition_count: int = 1, **configs: str) -> str:
     with Admin(bootstrap) as admin:
         named = {config.replace("_", "."): value for config, value in configs.items()}
         admin.create_topics([NewTopic(name, partition_count, 1, named)])
+        eventually(lambda: {topic.name for topic in admin.list_topics()}, lambda names: name in names)
     return name
 
 
@@ -55,8 +60,23 @@ def read(bootstrap: str, topic: str, *, start: Position = EARLIEST, end: Positio
     return found
 
 
+def eventually(look: Callable[[], T], is_so: Callable[[T], bool]) -> T:
+    """What is seen when it is so. A broker of Kafka's answers before all of it knows of a change."""
+    deadline = time.monotonic() + 30
+    while not is_so(seen := look()):
+        assert time.monotonic() < deadline, seen
+        time.sleep(0.01)
+    return seen
+
+
 def values(records: list[Record]) -> list[bytes | None]:
     return [record.value for record in records]
+
+
+def set_here(admin: Admin, topic: Resource) -> dict[str, str | None]:
+    """The configurations that were set for the topic itself."""
+    [described] = admin.describe_configs([topic])
+    return {entry.name: entry.value for entry in described.entries if entry.source is ConfigSource.TOPIC}
 
 
 class ClientContract:
@@ -72,9 +92,12 @@ class ClientContract:
                 (first, 3, 1),
                 (second, 1, 1),
             }
-            assert {first, second} <= {topic.name for topic in admin.list_topics()}
+            eventually(lambda: {topic.name for topic in admin.list_topics()}, lambda names: {first, second} <= names)
             assert admin.expand_topics({first: 5}) == [first]
-            described = {topic.name: topic for topic in admin.describe_topics([second, first])}
+            topics = eventually(
+                lambda: admin.describe_topics([second, first]), lambda topics: len(topics[1].partitions) == 5
+            )
+            described = {topic.name: topic for topic in topics}
             assert list(described) == [second, first]
             assert [partition.index for partition in described[first].partitions] == [0, 1, 2, 3, 4]
             assert all(partition.has_leader for partition in described[second].partitions)
@@ -82,7 +105,7 @@ class ClientContract:
                 name: topic.topic_id for name, topic in described.items()
             }
             assert sorted(admin.delete_topics([first, second])) == sorted([first, second])
-            assert not {first, second} & {topic.name for topic in admin.list_topics()}
+            eventually(lambda: {topic.name for topic in admin.list_topics()}, lambda names: not {first, second} & names)
 
     def test_what_is_refused_says_why(self, bootstrap: str) -> None:
         known, unknown = make_topic(bootstrap), new_name()
@@ -126,9 +149,8 @@ class ClientContract:
             admin.alter_configs(topic, changes, validate_only=True)
             assert admin.describe_configs([topic], ["retention.ms", "cleanup.policy"]) == [described]
             admin.alter_configs(topic, changes)
-            [altered] = admin.describe_configs([topic])
-            set_here = {entry.name: entry.value for entry in altered.entries if entry.source is ConfigSource.TOPIC}
-            assert set_here == {"cleanup.policy": "delete,compact", "max.message.bytes": "4321"}
+            expected = {"cleanup.policy": "delete,compact", "max.message.bytes": "4321"}
+            eventually(lambda: set_here(admin, topic), lambda found: found == expected)
             with pytest.raises(ServerError, match=r"retention\.ms") as raised:
                 admin.alter_configs(topic, [ConfigChange("retention.ms", ConfigOperation.SET, "soon")])
             assert raised.value.code == ErrorCode.INVALID_CONFIG

@@ -253,5 +253,38 @@ def test_options_that_make_no_sense() -> None:
         Producer("localhost:9092", acks="two")
     with pytest.raises(ValueError, match="no codec 'zip'"):
         Producer("localhost:9092", codec="zip")
+    with pytest.raises(ValueError, match="zstd has no level 99"):
+        Producer("localhost:9092", codec="zstd", level=99)
     with pytest.raises(ValueError, match="HOST:PORT"):
         Producer("localhost:port")
+
+
+def test_no_partition_has_a_leader_for_a_while() -> None:
+    log = Log()
+    broker = ScriptedBroker({PRODUCE: log}, partition_count=2)
+    broker.leaders = {0: -1, 1: -1}
+
+    async def run() -> None:
+        async with broker, Producer(broker.bootstrap, options=QUICK) as producer:
+            sending = asyncio.ensure_future(producer.send(TOPIC, b"patient"))
+            while len(broker.asked(METADATA)) < 4:
+                await asyncio.sleep(0)
+            broker.leaders.clear()
+            await sending
+
+    asyncio.run(run())
+    assert sum(map(len, log.values.values())) == 1
+
+
+def test_new_partitions_are_noticed_when_what_is_known_gets_old() -> None:
+    log = Log()
+    broker = ScriptedBroker({PRODUCE: log})
+
+    async def run() -> None:
+        async with broker, Producer(broker.bootstrap, options=QUICK._replace(metadata_age_ms=0)) as producer:
+            await producer.send(TOPIC, b"")
+            broker.partition_count = 2
+            await producer.send(TOPIC, b"", partition=1)
+
+    asyncio.run(run())
+    assert list(log.values) == [0, 1]

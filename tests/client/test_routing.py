@@ -65,10 +65,18 @@ def test_a_partition_out_of_range_is_refused(partition: int) -> None:
 
 def test_without_a_key_it_goes_round_over_those_that_have_a_leader() -> None:
     router = Router()
-    turns = [router.route(topic(1, -1, 2, 1), NewRecord(b"")) for _ in range(30)]
+    known = topic(1, -1, 2, 1)
+    turns = [router.route(known, NewRecord(b"")) for _ in range(30)]
     assert Counter(turns) == {0: 10, 2: 10, 3: 10}
     assert all(first != second for first, second in itertools.pairwise(turns))
     assert {Router(seed).route(topic(1, 1, 1), NewRecord(b"")) for seed in range(50)} == {0, 1, 2}
+
+
+def test_it_goes_on_where_it_was_when_the_topic_changes() -> None:
+    router = Router()
+    first = router.route(topic(1, 1, 1), NewRecord(b""))
+    assert router.route(topic(1, 1, 1), NewRecord(b"")) == (first + 1) % 3
+    assert {router.route(topic(1, -1, -1), NewRecord(b"")) for _ in range(3)} == {0}
 
 
 def test_no_partition_has_a_leader() -> None:

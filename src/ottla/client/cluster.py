@@ -38,6 +38,13 @@ class ClientOptions(NamedTuple):
     retry_pause_ms: int = 50
     unknown_topic_timeout_ms: int = 1_000
     """How long a topic may be unknown: one that was just created takes a moment to be known everywhere."""
+    metadata_age_ms: int = 300_000
+    """After which a topic is asked for again even without need: it may have more partitions."""
+
+
+class _Known(NamedTuple):
+    topic: Topic
+    since: float
 
 
 class Cluster:
@@ -48,7 +55,7 @@ class Cluster:
         self._bootstrap = parse_addresses(bootstrap)
         self._brokers: dict[int, Address] = {}
         self._controller_id = -1
-        self._topics: dict[str, Topic] = {}
+        self._topics: dict[str, _Known] = {}
         self._connections: dict[Address, Connection] = {}
         self._opening: dict[Address, asyncio.Lock] = {}
 
@@ -129,19 +136,21 @@ class Cluster:
         metadata = read_metadata(await self.ask_any(request, MetadataResponse))
         self._brokers = metadata.brokers
         self._controller_id = metadata.controller_id
+        now = asyncio.get_running_loop().time()
         for name, topic in metadata.topics.items():
             if isinstance(topic, Topic):
-                self._topics[name] = topic
+                self._topics[name] = _Known(topic, now)
             else:
                 self._topics.pop(name, None)
         return metadata
 
     async def topic(self, name: str, *, allow_creation: bool = False) -> Topic:
         """What is known of a topic, asked for when it is not known. Waits a moment for one that does not exist."""
-        known = self._topics.get(name)
-        if known is not None:
-            return known
         options = self.options
+        known = self._topics.get(name)
+        now = asyncio.get_running_loop().time()
+        if known is not None and (now - known.since) * 1000 < options.metadata_age_ms:
+            return known.topic
         patience = Patience(options.retry_timeout_ms, options.retry_pause_ms)
         unknown = Patience(options.unknown_topic_timeout_ms, options.retry_pause_ms)
         while True:

@@ -7,7 +7,8 @@ import struct
 from ottla.wire.protocol_error import ProtocolError
 
 _SIZE = struct.Struct(">i")
-LARGEST_FRAME_BYTES = 1 << 30
+# Far above what brokers send, and below what the first bytes of other protocols (TLS, HTTP) look like as a size.
+LARGEST_FRAME_BYTES = 256 << 20
 _SPARE_BYTES = 64 * 1024
 
 

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Self, TypedDict
 
 from ottla.client.cluster import ClientOptions, Cluster
-from ottla.client.errors import ClientError, DeliveryFailed, InvalidRecord
+from ottla.client.errors import ClientError, DeliveryFailed, InvalidRecord, ServerError
+from ottla.client.metadata import Topic
 from ottla.client.routing import NewRecord, Router
 from ottla.client.sender import Batch, Sender
-from ottla.records.compression import codec_number
+from ottla.records.compression import NAMES, NONE, codec_number, compress
 
 ACKS = {"all": -1, "1": 1, "0": 0}
 DEFAULT_BATCH_BYTES = 512 * 1024
@@ -58,6 +59,7 @@ class Producer:
         self._cluster = Cluster(bootstrap, options)
         self._acks = ACKS[acks]
         self._codec = codec_number(codec)
+        _check_level(self._codec, level)
         self._level = level
         self._batch_bytes = batch_bytes
         self._create_topics = create_topics
@@ -90,7 +92,7 @@ class Producer:
         given = list(records)
         if not given:
             return []
-        queues = await self._batches(topic, given)
+        queues = await self._cluster.retry(lambda: self._batches(topic, given))
         deliveries: list[Delivery | None] = [None] * len(given)
         sender = Sender(self._cluster, topic, self._acks, self._codec, self._level)
         async for batch, outcome in sender.deliver(queues):
@@ -115,7 +117,7 @@ class Producer:
         queues: defaultdict[int, deque[Batch]] = defaultdict(deque)
         for place, record in enumerate(records):
             _check(topic, record)
-            partition = self._router.route(known, record)
+            partition = self._route(known, record)
             queue = queues[partition]
             size_bytes = _size_bytes(record)
             if not queue or queue[-1].size_bytes + size_bytes > self._batch_bytes:
@@ -126,6 +128,23 @@ class Producer:
             batch.records.append((timestamp_ms, record.key, record.value, record.headers))
             batch.size_bytes += size_bytes
         return queues
+
+    def _route(self, topic: Topic, record: NewRecord) -> int:
+        try:
+            return self._router.route(topic, record)
+        except ServerError:
+            self._cluster.forget(topic.name)
+            raise
+
+
+def _check_level(codec: int, level: int | None) -> None:
+    """ValueError for a level that the codec does not have: better now than with the first batch."""
+    if codec == NONE or level is None:
+        return
+    try:
+        compress(codec, b"", level)
+    except ValueError as error:
+        raise ValueError(f"{NAMES[codec]} has no level {level}") from error
 
 
 def _check(topic: str, record: NewRecord) -> None:

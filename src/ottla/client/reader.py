@@ -61,7 +61,7 @@ class ReaderOptions(TypedDict, total=False):
 
 
 class Reader:
-    """Reads partitions of a topic: all of them, if none are named.
+    """Reads partitions of a topic: if none are named, all that there are when reading begins.
 
     `start` and `end` are positions: an offset, EARLIEST, LATEST or AtTime. They are looked up when reading begins;
     an end of LATEST is the end as it is then, and without an end reading goes on for ever. A leader that changes is
@@ -152,7 +152,7 @@ class Reader:
 
     async def _begin(self) -> dict[int, _Place]:
         if self._places is None:
-            topic = await self._cluster.topic(self.topic)
+            topic = await self._cluster.retry(lambda: self._cluster.topic(self.topic))
             indexes = list(range(len(topic.partitions))) if self._partitions is None else list(self._partitions)
             starts = await find_offsets(self._cluster, self.topic, indexes, self._start, self._isolation)
             ends: Mapping[int, int | None] = dict.fromkeys(indexes)

@@ -46,12 +46,27 @@ def partition_of_key(key: bytes, partition_count: int) -> int:
     return (murmur2(key) & 0x7FFF_FFFF) % partition_count
 
 
+class _Turns:
+    """Whose turn it is among the partitions that can take records, as long as the topic is as it was."""
+
+    def __init__(self, topic: Topic, first: int) -> None:
+        self.topic = topic
+        self.available = [partition.index for partition in topic.partitions if partition.has_leader]
+        self.turn = first
+
+    def next(self) -> int:
+        if not self.available:
+            raise ServerError(ErrorCode.LEADER_NOT_AVAILABLE, "no partition has a leader", topic=self.topic.name)
+        self.turn += 1
+        return self.available[self.turn % len(self.available)]
+
+
 class Router:
     """The partition given, else that of the key, else one after the other, over those that have a leader."""
 
     def __init__(self, seed: int | None = None) -> None:
         self._random = random.Random(seed)
-        self._turns: dict[str, int] = {}
+        self._turns: dict[str, _Turns] = {}
 
     def route(self, topic: Topic, record: NewRecord) -> int:
         count = len(topic.partitions)
@@ -65,14 +80,9 @@ class Router:
             return record.partition
         if record.key is not None:
             return partition_of_key(record.key, count)
-        return self._next(topic)
-
-    def _next(self, topic: Topic) -> int:
-        available = [partition.index for partition in topic.partitions if partition.has_leader]
-        if not available:
-            raise ServerError(ErrorCode.LEADER_NOT_AVAILABLE, "no partition has a leader", topic=topic.name)
-        # Not everybody's first record is to go to partition 0.
-        turn = self._turns.get(topic.name)
-        turn = self._random.randrange(len(available)) if turn is None else turn + 1
-        self._turns[topic.name] = turn
-        return available[turn % len(available)]
+        turns = self._turns.get(topic.name)
+        if turns is None or turns.topic is not topic:
+            # Not everybody's first record is to go to partition 0.
+            first = self._random.randrange(count or 1) if turns is None else turns.turn
+            turns = self._turns[topic.name] = _Turns(topic, first)
+        return turns.next()

@@ -1,0 +1,34 @@
+"""The commands on docs/command-line.md, and what each is said to print."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
+_BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
+
+
+def commands() -> list[tuple[str, str]]:
+    """In their order: each finds what those before it have left."""
+    found = []
+    for block in _BLOCK.findall(PAGE.read_text()):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            found.append((command, output.rstrip("\n")))
+    return found
+
+
+def run_commands(bootstrap: str, folder: Path) -> Iterator[tuple[str, str, str]]:
+    """Each command, what it is said to print, and what it prints."""
+    program = folder / "ottla"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ottla "$@"\n')
+    program.chmod(0o755)
+    environment = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}", "OTTLA_BOOTSTRAP": bootstrap}
+    for command, output in commands():
+        ended = subprocess.run(
+            command, shell=True, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60
+        )
+        yield command, output, ended.stdout.decode().rstrip("\n")
