@@ -1,0 +1,96 @@
+"""The broker's settings are Kafka's: by name, kind, default and whether they can be changed while it runs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.broker.config_dynamic import is_dynamic
+from ottla.broker.config_layers import BrokerSettings, broker_settings
+from ottla.config import ConfigError, Described, Source, text_of
+from tests.broker.configuration_page import LEFT_OUT, PAGE, TABLE, table
+
+# What a broker of Apache Kafka 4.3.1 describes.
+FACTS: dict[str, dict[str, Any]] = json.loads(
+    (Path(__file__).parent / "broker_configs.json").read_text(encoding="utf-8")
+)
+OTHER_DEFAULTS = {
+    "node.id",  # Kafka has none, and does not start without
+    "principal.builder.class",  # Kafka's is a class of its own
+}
+
+
+@pytest.mark.parametrize("name", broker_settings())
+def test_a_setting_is_as_kafka_has_it(name: str) -> None:
+    definition, fact = broker_settings()[name], FACTS[name]
+    assert definition.kind.name == fact["kind"]
+    assert is_dynamic(name) != fact["read_only"]
+    if name not in OTHER_DEFAULTS:
+        assert text_of(definition.default) == fact["default"]
+    assert definition.documentation.endswith(".")
+    if definition.default is not None:
+        assert definition.validate(name, definition.default) == definition.default
+
+
+def test_what_is_left_out_is_of_what_ottla_does_not_have() -> None:
+    missing = set(FACTS) - set(broker_settings())
+    assert {name for name in missing if not name.startswith(LEFT_OUT)} == set()
+    assert not {name for name in broker_settings() if name.startswith(LEFT_OUT)}
+
+
+def described(settings: BrokerSettings, name: str) -> Described:
+    return next(entry for entry in settings.describe() if entry.name == name)
+
+
+def test_the_layers_in_their_order() -> None:
+    settings = BrokerSettings({"max.connections": "1", "num.partitions": "4"})
+    assert (settings.config.max_connections, settings.config.num_partitions) == (1, 4)
+    settings.set_dynamic({"max.connections": "2"}, {})
+    assert settings.config.max_connections == 2
+    settings.set_dynamic({"max.connections": "2"}, {"max.connections": "3"})
+    assert settings.config.max_connections == 3
+    entry = described(settings, "max.connections")
+    assert (entry.text, entry.source) == ("3", Source.DYNAMIC_BROKER)
+    assert [(synonym.text, synonym.source) for synonym in entry.synonyms] == [
+        ("3", Source.DYNAMIC_BROKER),
+        ("2", Source.DYNAMIC_DEFAULT_BROKER),
+        ("1", Source.STATIC_BROKER),
+        ("2147483647", Source.DEFAULT),
+    ]
+
+
+def test_topics_take_their_values_from_the_broker() -> None:
+    settings = BrokerSettings({"log.retention.hours": "2", "message.max.bytes": "77"})
+    config = settings.topic_defaults.topic({})
+    assert (config.retention_ms, config.max_message_bytes) == (7_200_000, 77)
+    assert described(settings, "log.retention.ms").text is None
+    assert described(settings, "log.retention.hours").text == "2"
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ({"num.partitions": "0"}, "Invalid value 0 for configuration num.partitions: Value must be at least 1"),
+        ({"num.partitions": "x"}, "Invalid value x for configuration num.partitions: Not a number of type INT"),
+        ({"fetch.max.bytes": "1"}, "Invalid value 1 for configuration fetch.max.bytes: Value must be at least 1024"),
+        (
+            {"log.cleanup.policy": "wild"},
+            "Invalid value wild for configuration log.cleanup.policy: String must be one of: compact, delete",
+        ),
+    ],
+)
+def test_what_cannot_be_is_told_at_the_start_and_changes_nothing_later(texts: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        BrokerSettings(texts)
+    assert str(refused.value) == message
+    settings = BrokerSettings()
+    with pytest.raises(ConfigError):
+        settings.check_dynamic(texts, {})
+    assert settings.of_cluster == {}
+
+
+def test_the_page_is_that_of_the_code() -> None:
+    found = TABLE.search(PAGE.read_text(encoding="utf-8"))
+    assert found is not None
+    assert found[0] == table(), "run `python -m tests.broker.configuration_page`"
