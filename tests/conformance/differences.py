@@ -10,6 +10,9 @@ import copy
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ottla.broker.dispatch import served_apis
+from ottla.wire.errors import ErrorCode
+from tests.conformance.connection import NoFrame
 from tests.conformance.rendering import Json
 
 
@@ -28,4 +31,46 @@ def expected_steps(full_name: str, steps: list[dict[str, Json]]) -> list[dict[st
     return changed
 
 
-DIFFERENCES: dict[str, Difference] = {}
+def _only_what_is_served(steps: list[dict[str, Json]]) -> None:
+    served = {api.key for api in served_apis()}
+    answer = steps[0]["answer"]
+    answer["api_keys"] = [row for row in answer["api_keys"] if row["api_key"] in served]
+    if "supported_features" in answer:
+        answer |= {"supported_features": [], "finalized_features_epoch": -1, "finalized_features": []}
+
+
+def _null_records_are_refused(steps: list[dict[str, Json]]) -> None:
+    partition = {
+        "index": 0,
+        "error_code": ErrorCode.INVALID_RECORD.value,
+        "base_offset": -1,
+        "log_append_time_ms": -1,
+        "log_start_offset": -1,
+        "record_errors": [],
+        "error_message": None,
+        "current_leader": None,
+    }
+    responses = [{"name": "topic", "partition_responses": [partition]}]
+    steps[0]["answer"] = {"responses": responses, "throttle_time_ms": 0, "node_endpoints": []}
+
+
+def _closed(steps: list[dict[str, Json]]) -> None:
+    steps[0]["answer"] = NoFrame.CLOSED.value
+
+
+_SERVED = Difference(
+    "Ottla lists the APIs it serves. It has no features: they are levels of Kafka's own metadata log.",
+    _only_what_is_served,
+)
+_NOT_UTF_8 = Difference("Kafka puts a sign in the place of bytes that are no text. Ottla takes text only.", _closed)
+
+DIFFERENCES: dict[str, Difference] = {
+    **{f"frames: api versions: version {version}": _SERVED for version in range(5)},
+    "frames: api versions from a software with: a name with a hyphen": _SERVED,
+    "frames: api versions from a software with: one letter each": _SERVED,
+    "frames: a broken frame: a client id that is not UTF-8": _NOT_UTF_8,
+    "frames: a broken frame: a string that is not UTF-8": _NOT_UTF_8,
+    "produce: null records": Difference(
+        "Kafka never answers, and the connection hangs. Ottla refuses the partition.", _null_records_are_refused
+    ),
+}

@@ -59,7 +59,7 @@ UNORDERED = {
     "DescribeClientQuotas": {"entries", "entity", "values"},
     "AlterClientQuotas": {"entries", "entity"},
 }
-"""Lists that Kafka gives in the order of a hash table, by API and field."""
+"""Lists that Kafka gives in the order of a hash table, by API and field. Entries of the same topic are made one."""
 
 _MILLISECONDS = re.compile(r"-?\b\d{13,19}\b")
 _PORT = re.compile(r"127\.0\.0\.1:\d+")

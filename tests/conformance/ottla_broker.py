@@ -9,11 +9,19 @@ from ottla.broker.dispatch import served_apis
 from ottla.testing.broker import running_broker
 
 
+class Ottla:
+    """One broker for all exchanges."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.address = address
+        self.silent_since: str | None = None
+        """The exchange in which it stopped to answer. Those behind it need not wait for it too."""
+
+
 @contextmanager
-def running_ottla() -> Iterator[tuple[str, int]]:
-    """Its address."""
+def running_ottla() -> Iterator[Ottla]:
     with running_broker() as broker:
-        yield broker.host, broker.port
+        yield Ottla((broker.host, broker.port))
 
 
 def served_names() -> set[str]:

@@ -13,6 +13,7 @@ from tests.conformance.masks import OUR_OWN_PLACE, UNORDERED, masked_id, masked_
 Json: TypeAlias = Any
 
 WIDTH = 120
+PARTITION_LISTS = ("partitions", "partition_responses")
 
 
 class Rendering:
@@ -41,7 +42,7 @@ class Rendering:
             return self._struct(value, version, unordered)
         if isinstance(value, list):
             rendered = [self._value(field, element, version, unordered) for element in value]
-            return sorted(rendered, key=_sort_key) if field in unordered else rendered
+            return sorted(_merged(rendered), key=_sort_key) if field in unordered else rendered
         if isinstance(value, memoryview):
             return self._records(value)
         if isinstance(value, bytes):
@@ -81,6 +82,23 @@ class Rendering:
         if size_bytes < len(records):
             rendered.append(f"{len(records) - size_bytes} bytes of another batch")
         return rendered
+
+
+def _merged(rendered: list[Json]) -> list[Json]:
+    """An entry a topic: whether Kafka makes two of them hangs on the order of its partitions."""
+    merged: dict[str, Json] = {}
+    for index, element in enumerate(rendered):
+        lists = [name for name in PARTITION_LISTS if isinstance(element, dict) and name in element]
+        if not lists:
+            merged[f"{index}"] = element
+            continue
+        [partitions] = lists
+        topic = json.dumps({field: value for field, value in element.items() if field != partitions})
+        if topic in merged:
+            merged[topic][partitions] = sorted([*merged[topic][partitions], *element[partitions]], key=_sort_key)
+        else:
+            merged[topic] = element
+    return list(merged.values())
 
 
 def _text(value: bytes | None) -> str | None:

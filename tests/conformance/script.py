@@ -34,6 +34,10 @@ class PreparationFailed(Exception):
     """A step that only prepares the exchange was not answered as it should be."""
 
 
+class BrokerSilent(PreparationFailed):
+    """A broker that does not answer what prepares an exchange will not answer any other either."""
+
+
 class Topic(NamedTuple):
     """Requests take what their version needs: the name or the id."""
 
@@ -119,7 +123,7 @@ class Script:
 
     def send_bytes(
         self, what: str, data: bytes, *, on: str = "main", answered_as: tuple[Api, int] | None = None,
-        and_end: bool = False, within_s: float = ANSWER_SECONDS,
+        and_end: bool = False, only_own: bool = False, within_s: float = ANSWER_SECONDS,
     ) -> None:  # fmt: skip
         """Sends bytes as they are. `and_end` says that no more will come."""
         connection = self._connection(on)
@@ -134,7 +138,8 @@ class Script:
         elif answered_as is None:
             step["answer"] = f"{len(outcome)} bytes"
         else:
-            step["answer"] = self._rendering.response(_decode(outcome, *answered_as), answered_as[1])
+            rendered = self._rendering.response(_decode(outcome, *answered_as), answered_as[1])
+            step["answer"] = _only_with(self._own_names(), rendered) if only_own else rendered
         self.steps.append(step)
 
     def post_bytes(self, data: bytes, *, on: str = "main") -> None:
@@ -156,7 +161,8 @@ class Script:
         pending = self._post(request, request.api.highest if version is None else version, on, CLIENT_ID)
         response = self._receive(pending, ANSWER_SECONDS)
         if isinstance(response, NoFrame):
-            raise PreparationFailed(f"{request}: {response.value}")
+            failure = BrokerSilent if response is NoFrame.SILENCE else PreparationFailed
+            raise failure(f"{request}: {response.value}")
         return response
 
     def name(self, label: str = "topic") -> str:

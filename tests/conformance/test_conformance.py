@@ -12,8 +12,9 @@ from tests.conformance.answers import FOLDER, answers_of, difference, read_answe
 from tests.conformance.catalogue import all_exchanges, all_groups
 from tests.conformance.differences import DIFFERENCES, expected_steps
 from tests.conformance.exchange import Exchange
-from tests.conformance.ottla_broker import running_ottla, served_names
+from tests.conformance.ottla_broker import Ottla, running_ottla, served_names
 from tests.conformance.rendering import Json
+from tests.conformance.script import BrokerSilent
 
 PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
 LEAST_EXCHANGES = 300
@@ -33,16 +34,22 @@ NOT_RUN = [exchange for exchange in RECORDED if apis_not_served(exchange)]
 
 
 @pytest.fixture(scope="session")
-def address() -> Iterator[tuple[str, int]]:
-    with running_ottla() as address:
-        yield address
+def ottla() -> Iterator[Ottla]:
+    with running_ottla() as ottla:
+        yield ottla
 
 
 @pytest.mark.xdist_group("conformance")
 @pytest.mark.parametrize("exchange", RUN, ids=lambda exchange: exchange.full_name)
-def test_answers_as_apache_kafka_does(exchange: Exchange, address: tuple[str, int]) -> None:
+def test_answers_as_apache_kafka_does(exchange: Exchange, ottla: Ottla) -> None:
+    assert ottla.silent_since is None, f"the broker has not answered since {ottla.silent_since}"
+    try:
+        answered = answers_of(exchange, ottla.address)
+    except BrokerSilent:
+        ottla.silent_since = exchange.full_name
+        raise
     kafka: list[dict[str, Json]] = recorded(exchange.group)[exchange.name]["steps"]
-    found = difference(expected_steps(exchange.full_name, kafka), answers_of(exchange, address)["steps"])
+    found = difference(expected_steps(exchange.full_name, kafka), answered["steps"])
     assert not found, f"{exchange.full_name}\n{found}"
 
 

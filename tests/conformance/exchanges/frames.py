@@ -136,11 +136,10 @@ BROKEN = {
 
 @exchanges.cases(BROKEN)
 def a_broken_frame(script: Script, data: bytes) -> None:
-    script.send_bytes("bytes", data, within_s=1.0)
+    script.send_bytes("bytes", data, answered_as=(apis.METADATA, 1), within_s=1.0)
 
 
 METADATA_ANSWERS = {
-    "an array of length -2": (1, METADATA_1 + struct.pack(">i", -2)),
     "bytes behind the body": (1, METADATA_1 + ONE_NAME + b"more"),
     "tags in the header": (9, header(3, 9, tags=b"\x01\x63\x02xy") + b"\x01\0\0\0\0"),
     "tags behind the body": (9, METADATA_9 + b"\x01\0\0\0\x01\x63\x02xy"),
@@ -153,6 +152,13 @@ METADATA_ANSWERS = {
 def an_odd_frame(script: Script, asked: tuple[int, bytes]) -> None:
     version, frame = asked
     script.send_bytes("Metadata", framed(frame), answered_as=(apis.METADATA, version))
+
+
+@exchanges.one
+def an_array_of_length_minus_two_asks_for_all(script: Script) -> None:
+    script.topic()
+    frame = framed(METADATA_1 + struct.pack(">i", -2))
+    script.send_bytes("Metadata 1", frame, answered_as=(apis.METADATA, 1), only_own=True)
 
 
 @exchanges.cases({"in its size": 2, "in its header": 9, "in its body": 20})

@@ -28,7 +28,7 @@ def set_show_and_remove(script: Script, version: int) -> None:
     client = script.name("client")
     shown = describe_quotas((CLIENT, EXACT, client))
     script.send(shown, version)
-    script.send(alter_quotas([(CLIENT, client)], (PRODUCED, 1024.0), (CONSUMED, 2048.5), (REQUESTS, 50.0)), version)
+    script.send(alter_quotas([(CLIENT, client)], (PRODUCED, 1024.0), (CONSUMED, 2048.0), (REQUESTS, 50.5)), version)
     show(script, shown, 1, version)
     script.send(alter_quotas([(CLIENT, client)], (PRODUCED, None), (CONSUMED, None), (REQUESTS, None)), version)
     show(script, shown, 0, version)

@@ -1,0 +1,117 @@
+"""The oracle's own tools: what they hide, and that they hide nothing else."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
+from tests.conformance.answers import difference
+from tests.conformance.batches import plain
+from tests.conformance.exchange import Exchanges
+from tests.conformance.masks import UNKNOWN_ID, masked_id, masked_number, masked_text
+from tests.conformance.rendering import Json, Rendering, pretty
+from tests.conformance.script import Script
+
+TOKEN = "0a1b2c3d"
+NOW_MS = int(time.time() * 1000)
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=30,
+)
+
+
+@given(values)
+def test_pretty_is_json_of_the_same_value(value: Json) -> None:
+    assert json.loads(pretty(value)) == value
+
+
+@given(values, values)
+def test_a_difference_is_told_where_there_is_one(left: Json, right: Json) -> None:
+    assert (difference(left, right) == "") == (left == right)
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "shown"),
+    [
+        ("name", f"topic-{TOKEN}", "topic"),
+        ("error_message", f"Topic 'a-{TOKEN}' already exists.", "Topic 'a' already exists."),
+        ("error_message", f"not within [{NOW_MS}, 5]", "not within [<now>, 5]"),
+        ("error_message", f"at least {NOW_MS - 2**63 + 1}", "at least <now - 2^63 + 1>"),
+        ("value", "/var/lib/kafka/data", "<folder>"),
+        ("value", "PLAINTEXT://127.0.0.1:9092", "PLAINTEXT://127.0.0.1:<port>"),
+        ("name", "a/b", "a/b"),
+        ("name", "../a", "../a"),
+        ("cluster_id", "MkU3OEVBNTcwNTJENDM2Qg", "<cluster id>"),
+    ],
+)
+def test_what_is_hidden_in_text(field: str, text: str, shown: str) -> None:
+    assert masked_text(field, text, TOKEN) == shown
+
+
+@pytest.mark.parametrize(
+    ("field", "number", "shown"),
+    [
+        ("timestamp", NOW_MS, "<now>"),
+        ("timestamp", 1_700_000_000_000, 1_700_000_000_000),
+        ("session_id", 0, 0),
+        ("session_id", 77, "<session id>"),
+        ("total_bytes", -1, -1),
+        ("total_bytes", 5, "<size>"),
+        ("error_code", 35, 35),
+    ],
+)
+def test_what_is_hidden_of_numbers(field: str, number: int, shown: int | str) -> None:
+    assert masked_number(field, number) == shown
+
+
+def test_ids_are_shown_by_what_they_are() -> None:
+    known = b"k" * 16
+    shown = [masked_id(topic_id, {known: "topic"}) for topic_id in (bytes(16), UNKNOWN_ID, known, b"x" * 16)]
+    assert shown == ["zero", "unknown", "<id of topic>", "<id>"]
+
+
+def test_only_the_fields_of_the_version_are_shown() -> None:
+    broker = MetadataResponseBroker(node_id=1, host="127.0.0.1", port=9092)
+    shown = Rendering(TOKEN).response(MetadataResponse(brokers=[broker], topics=[]), 0)
+    assert shown == {"brokers": [{"node_id": 1, "host": "127.0.0.1", "port": "<port>"}], "topics": []}
+
+
+def partition_of(index: int, records: bytes) -> PartitionData:
+    return PartitionData(
+        partition_index=index, error_code=0, high_watermark=3, aborted_transactions=None, records=memoryview(records)
+    )
+
+
+def test_entries_of_a_topic_are_one_and_its_partitions_in_order() -> None:
+    entries = [FetchableTopicResponse(topic="t", partitions=[partition_of(index, b"")]) for index in (10, 2)]
+    [shown] = Rendering(TOKEN).response(FetchResponse(responses=entries), 4)["responses"]
+    assert [partition["partition_index"] for partition in shown["partitions"]] == [2, 10]
+
+
+def test_records_are_shown_with_what_is_left_of_a_batch() -> None:
+    batch = bytes(plain(1))
+    entry = FetchableTopicResponse(topic="t", partitions=[partition_of(0, batch + batch[:30])])
+    [shown] = Rendering(TOKEN).response(FetchResponse(responses=[entry]), 4)["responses"]
+    [first, rest] = shown["partitions"][0]["records"]
+    assert first["records"] == [[0, 1_700_000_000_000, "key", "value 0"]]
+    assert rest == "30 bytes of another batch"
+
+
+def test_a_table_makes_an_exchange_a_row_and_no_name_twice() -> None:
+    exchanges = Exchanges("group")
+
+    def ask(script: Script, number: int) -> None:
+        raise AssertionError("not run")
+
+    exchanges.cases({"one": 1, "two": 2})(ask)
+    assert [exchange.full_name for exchange in exchanges.all] == ["group: ask: one", "group: ask: two"]
+    with pytest.raises(ValueError, match="two exchanges are called group: ask: one"):
+        exchanges.cases({"one": 1})(ask)
