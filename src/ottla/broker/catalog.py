@@ -6,10 +6,13 @@ catalog opens: a folder that is missing is made, and one that the store does not
 
 from __future__ import annotations
 
+import functools
+import gc
 import logging
 import random
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import ParamSpec, TypeVar
 
 from ottla.broker.config_layers import BrokerSettings
 from ottla.broker.topics import Topic, Topics
@@ -44,6 +47,26 @@ STRAY_FOLDER = "-stray"
 LONGEST_FOLDER_NAME = 255
 
 
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def _without_collector(method: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """For what makes thousands of objects that all stay: looking for garbage among them takes a third of the time."""
+
+    @functools.wraps(method)
+    def paused(*arguments: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
+        was_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            return method(*arguments, **options)
+        finally:
+            if was_enabled:
+                gc.enable()
+
+    return paused
+
+
 class Catalog:
     def __init__(
         self,
@@ -66,6 +89,7 @@ class Catalog:
 
     # Opening
 
+    @_without_collector
     def open(self) -> None:
         """Read the store, open the logs, and make the two agree."""
         operations = layout.prepare_operations(self.store)
@@ -167,6 +191,7 @@ class Catalog:
         config = self._settings.config
         return Defaults(self._settings.topic_defaults, config.num_partitions, config.default_replication_factor)
 
+    @_without_collector
     def create_topics(
         self, asked: Sequence[CreatableTopic], *, validate_only: bool = False
     ) -> dict[str, NewTopic | Refusal]:
