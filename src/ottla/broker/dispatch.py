@@ -90,12 +90,11 @@ class Dispatch:
         broker.metrics.received_bytes += len(frame)
         try:
             response = handler(broker, request, context)
+            if response is not None:
+                context.reply(response)
         except Exception:
             broker.report_bug(header)
             connection.close("the broker failed")
-            return
-        if response is not None:
-            context.reply(response)
 
     def _first_of_its_kind(self, header: RequestHeader, frame: memoryview) -> tuple[Handler, Request]:
         """Find the handler of a version that was not asked for before, and remember it if it is served."""

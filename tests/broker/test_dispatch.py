@@ -1,0 +1,36 @@
+"""A handler that fails costs its own client the connection, and nobody else anything."""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+import pytest
+
+from ottla.broker.handlers import describe_cluster
+from ottla.testing.broker import running_broker
+from ottla.wire.messages.api_versions import ApiVersionsResponse
+from ottla.wire.messages.describe_cluster import DescribeClusterResponse
+
+API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+DESCRIBE_CLUSTER = struct.pack(">ihhihb3s", 14, 60, 0, 1, -1, 0, b"\0\0\0")
+
+
+def fails(*_arguments: object) -> DescribeClusterResponse:
+    raise ZeroDivisionError
+
+
+def cannot_be_written(*_arguments: object) -> ApiVersionsResponse:
+    return ApiVersionsResponse(error_code="no number", api_keys=[])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("handler", [fails, cannot_be_written])
+def test_a_bug_closes_one_connection(monkeypatch: pytest.MonkeyPatch, handler: object) -> None:
+    monkeypatch.setattr(describe_cluster, "handle", handler)
+    with running_broker() as broker:
+        address = (broker.host, broker.port)
+        with socket.create_connection(address, 10) as unlucky, socket.create_connection(address, 10) as other:
+            unlucky.sendall(DESCRIBE_CLUSTER)
+            assert unlucky.recv(1) == b""
+            other.sendall(API_VERSIONS)
+            assert len(other.recv(4)) == 4
