@@ -4,7 +4,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
@@ -21,14 +22,18 @@ def commands() -> list[tuple[str, str]]:
     return found
 
 
-def run_commands(bootstrap: str, folder: Path) -> Iterator[tuple[str, str, str]]:
-    """Each command, what it is said to print, and what it prints."""
+def runnable_commands(bootstrap: str, folder: Path) -> Iterator[tuple[str, str, Callable[[], str]]]:
+    """Each command, what it is said to print, and what runs it and tells what it prints."""
     program = folder / "ottla"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ottla "$@"\n')
     program.chmod(0o755)
     environment = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}", "OTTLA_BOOTSTRAP": bootstrap}
     for command, output in commands():
-        ended = subprocess.run(
-            command, shell=True, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60
-        )
-        yield command, output, ended.stdout.decode().rstrip("\n")
+        yield command, output, partial(_run, command, environment)
+
+
+def _run(command: str, environment: dict[str, str]) -> str:
+    ended = subprocess.run(
+        command, shell=True, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60
+    )
+    return ended.stdout.decode().rstrip("\n")

@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import uuid
@@ -242,6 +243,20 @@ def test_a_slow_pipe_is_written_line_by_line(topic: str) -> None:
             assert consumer.stdout.readline() == line
         producer.stdin.close()
         assert (producer.wait(60), consumer.wait(60)) == (0, 0)
+
+
+def test_an_interrupt_ends_a_consumer_quietly(topic: str, bootstrap: str) -> None:
+    command = [sys.executable, "-m", "ottla", "consume", topic, "--from-beginning"]
+    with (
+        Producer(bootstrap) as producer,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program,
+    ):
+        producer.send(topic, b"one")
+        assert program.stdout is not None
+        assert program.stdout.readline() == b"one\n"
+        program.send_signal(signal.SIGINT)
+        assert program.communicate(timeout=60) == (b"", b"")
+        assert program.returncode == 130
 
 
 def test_the_terminal_is_not_steered_by_records(topic: str, bootstrap: str) -> None:
