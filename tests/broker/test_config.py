@@ -60,6 +60,12 @@ def test_the_layers_in_their_order() -> None:
     ]
 
 
+def test_what_nobody_knows_is_no_mistake() -> None:
+    settings = BrokerSettings({"foo": "1", "background.threads": "3"})
+    assert described(settings, "foo").text is None
+    assert described(settings, "background.threads").text == "3"
+
+
 def test_topics_take_their_values_from_the_broker() -> None:
     settings = BrokerSettings({"log.retention.hours": "2", "message.max.bytes": "77"})
     config = settings.topic_defaults.topic({})
@@ -73,6 +79,7 @@ def test_topics_take_their_values_from_the_broker() -> None:
     [
         ({"num.partitions": "0"}, "Invalid value 0 for configuration num.partitions: Value must be at least 1"),
         ({"num.partitions": "x"}, "Invalid value x for configuration num.partitions: Not a number of type INT"),
+        ({"background.threads": "0"}, "Invalid value 0 for configuration background.threads: Value must be at least 1"),
         ({"fetch.max.bytes": "1"}, "Invalid value 1 for configuration fetch.max.bytes: Value must be at least 1024"),
         (
             {"log.cleanup.policy": "wild"},

@@ -53,8 +53,7 @@ class BrokerSettings:
             values: dict[str, Any] = {
                 definition.attribute: resolve(definition, layers)[0] for definition in OWN_SETTINGS.values()
             }
-            for definition in TOPIC_FALLBACKS.values():
-                resolve(definition, layers)
+            _check_others(layers)
             self.config = BrokerConfig(**values)
         else:
             self.config = BrokerConfig()
@@ -73,6 +72,15 @@ class BrokerSettings:
         settings = broker_settings()
         described = [describe(settings.get(name) or _unknown(name), None, layers) for name in sorted(self.of_cluster)]
         return [entry._replace(synonyms=entry.synonyms[:1]) for entry in described]
+
+
+def _check_others(layers: tuple[Layer, ...]) -> None:
+    """Refuse what cannot be among the settings that the broker does not read itself."""
+    names = {name for layer in layers for name in layer.texts} - OWN_SETTINGS.keys()
+    for name in names:
+        definition = TOPIC_FALLBACKS.get(name) or broker_settings().get(name)
+        if definition is not None:
+            resolve(definition, layers)
 
 
 def _described(definition: Definition, layers: tuple[Layer, ...]) -> Described:
