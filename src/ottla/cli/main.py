@@ -14,6 +14,7 @@ from ottla.cli.parser import Parser
 
 # Each verb is a module in this folder, loaded when it is asked for; its `run` takes the arguments behind the verb.
 VERBS = {
+    "serve": "run a broker",
     "topics": "create, list, describe, alter, delete and expand topics",
     "configs": "describe and alter the configuration of topics and brokers",
     "produce": "write records to a topic, from standard input",
