@@ -101,9 +101,9 @@ def test_a_broker_that_lacks_an_api_or_its_versions() -> None:
         with pytest.raises(UnsupportedByBroker, match="does not know Heartbeat") as raised:
             await ask(connection)
         assert not raised.value.retriable
-        with pytest.raises(UnsupportedByBroker, match=r"has Metadata in versions 14-15, this client in 0-13"):
+        with pytest.raises(UnsupportedByBroker, match=r"has Metadata in versions 14-15, this client can use 0-13"):
             connection.version_of(METADATA)
-        with pytest.raises(UnsupportedByBroker, match=r"has DescribeCluster in versions 1-2, this client in 0"):
+        with pytest.raises(UnsupportedByBroker, match=r"has DescribeCluster in versions 1-2, this client can use 0$"):
             connection.version_of(DESCRIBE_CLUSTER, at_most=0)
 
     rows = (METADATA.key, 14, 15), (DESCRIBE_CLUSTER.key, 1, 2)

@@ -1,12 +1,13 @@
 """The reader against a broker that moves away, is damaged, and has less than was asked for."""
 
 import asyncio
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from ottla.client.aio import Reader
 from ottla.client.cluster import ClientOptions
+from ottla.client.connection import Connection
 from ottla.client.errors import MalformedAnswer, ServerError, UnknownTopicOrPartition
 from ottla.client.offsets import EARLIEST, LATEST, AtTime, Position
 from ottla.records.build import build_batch
@@ -229,6 +230,25 @@ def test_a_topic_or_a_partition_that_is_not_there() -> None:
         read(scripted(), topic="invoices")
     with pytest.raises(UnknownTopicOrPartition, match="topic orders, partition 5: the topic has 2 partitions"):
         read(scripted(partition_count=2), partitions=[0, 5])
+
+
+def test_the_time_that_a_broker_may_wait_is_not_part_of_the_time_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    timeouts_ms: list[int] = []
+    ask = Connection.ask
+
+    async def watched(self: Connection, request: Request, answer: Any, **options: Any) -> Any:
+        if isinstance(request, FetchRequest):
+            timeouts_ms.append(options["timeout_ms"])
+            assert request.max_wait_ms == 7000
+        return await ask(self, request, answer, **options)
+
+    async def run() -> None:
+        async with scripted() as broker, Reader(broker.bootstrap, TOPIC, options=QUICK) as reader:
+            await reader.poll(wait_ms=7000)
+
+    monkeypatch.setattr(Connection, "ask", watched)
+    asyncio.run(run())
+    assert timeouts_ms == [QUICK.request_timeout_ms + 7000]
 
 
 def test_a_reader_that_is_closed_while_it_waits_leaves_nothing_behind() -> None:

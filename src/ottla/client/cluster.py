@@ -72,10 +72,13 @@ class Cluster:
 
     # Asking brokers.
 
-    async def ask(self, node_id: int, request: Request, answer: type[R], *, at_most: int | None = None) -> R:
-        """One attempt at one broker."""
+    async def ask(
+        self, node_id: int, request: Request, answer: type[R], *, at_most: int | None = None, wait_ms: int = 0
+    ) -> R:
+        """One attempt at one broker. `wait_ms` is what the request itself allows it to wait before it answers."""
         connection = await self.connection(node_id)
-        return await connection.ask(request, answer, timeout_ms=self.options.request_timeout_ms, at_most=at_most)
+        timeout_ms = self.options.request_timeout_ms + wait_ms
+        return await connection.ask(request, answer, timeout_ms=timeout_ms, at_most=at_most)
 
     async def ask_any(self, request: Request, answer: type[R]) -> R:
         """One attempt at any broker that can be reached."""

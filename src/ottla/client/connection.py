@@ -32,6 +32,7 @@ from ottla.wire.versions import Versions
 R = TypeVar("R", bound=Response)
 
 MOST_IN_FLIGHT = 100
+LONGEST_THROTTLE_MS = 60_000
 _LARGEST_CORRELATION_ID = 0x7FFF_FFFF
 _ERROR_CODE = struct.Struct(">h")
 _ERROR_CODE_AT = 4  # behind the correlation id
@@ -74,11 +75,11 @@ class Connection(asyncio.BufferedProtocol):
         theirs = self._versions.get(api.key)
         if theirs is None:
             raise UnsupportedByBroker(f"{self.address}: the broker does not know {api.name}")
-        highest = min(api.highest, theirs.highest, api.highest if at_most is None else at_most)
-        if highest < max(api.least_served, theirs.least):
+        ours = Versions(api.least_served, api.highest if at_most is None else min(api.highest, at_most))
+        highest = min(ours.highest, theirs.highest)
+        if highest < max(ours.least, theirs.least):
             raise UnsupportedByBroker(
-                f"{self.address}: the broker has {api.name} in versions {theirs}, this client in "
-                f"{Versions(api.least_served, min(api.highest, at_most or api.highest))}"
+                f"{self.address}: the broker has {api.name} in versions {theirs}, this client can use {ours}"
             )
         return highest
 
@@ -88,6 +89,7 @@ class Connection(asyncio.BufferedProtocol):
 
     async def tell(self, request: Request, *, timeout_ms: int, at_most: int | None = None) -> None:
         """Send what is never answered: Produce without acknowledgement."""
+        await self._unmuted()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._may_send()
@@ -121,6 +123,7 @@ class Connection(asyncio.BufferedProtocol):
     # What the caller's side does.
 
     async def _ask(self, request: Request, answer: type[R], version: int, timeout_ms: int) -> R:
+        await self._unmuted()
         try:
             async with asyncio.timeout(timeout_ms / 1000), self._slots:
                 await self._may_send()
@@ -134,9 +137,12 @@ class Connection(asyncio.BufferedProtocol):
         assert isinstance(response, answer)
         return response
 
-    async def _may_send(self) -> None:
-        while (muted_seconds := self._muted_until - self._loop.time()) > 0:
+    async def _unmuted(self) -> None:
+        """The time that a broker asks for is not part of the time that it has to answer."""
+        while self.is_open and (muted_seconds := self._muted_until - self._loop.time()) > 0:
             await asyncio.sleep(muted_seconds)
+
+    async def _may_send(self) -> None:
         await self._writable.wait()
         if self._ended is not None:
             # An error of its own for each who asks: tracebacks are not to be shared.
@@ -155,7 +161,8 @@ class Connection(asyncio.BufferedProtocol):
     def _obey(self, throttle_time_ms: int) -> None:
         """A broker that is over its quota for us asks to be left alone for a while."""
         if throttle_time_ms > 0:
-            self._muted_until = max(self._muted_until, self._loop.time() + throttle_time_ms / 1000)
+            mute_seconds = min(throttle_time_ms, LONGEST_THROTTLE_MS) / 1000
+            self._muted_until = max(self._muted_until, self._loop.time() + mute_seconds)
 
     def _too_late(self, api: Api, timeout_ms: int) -> RequestTimedOut:
         return RequestTimedOut(f"{self.address}: no answer to {api.name} within {timeout_ms / 1000:g} s")

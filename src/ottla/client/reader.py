@@ -194,7 +194,7 @@ class Reader:
             topics=[FetchTopic(topic=topic.name, topic_id=topic.topic_id, partitions=partitions)],
         )
         at_most = None if topic.has_id else _LAST_VERSION_WITHOUT_TOPIC_IDS
-        return await self._cluster.ask(leader_id, request, FetchResponse, at_most=at_most)
+        return await self._cluster.ask(leader_id, request, FetchResponse, at_most=at_most, wait_ms=wait_ms)
 
     def _take(self, places: dict[int, _Place], answer: FetchResponse) -> list[Fetched]:
         """What an answer brings. Trouble with one partition does not keep back what others have."""
