@@ -14,6 +14,7 @@ from ottla.broker.handlers import (
     list_config_resources,
     metadata,
 )
+from ottla.controller.layout import BrokerNode, decode_broker
 from ottla.replica.partition import Partition
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -246,6 +247,17 @@ def test_each_start_leads_in_a_new_epoch(opened: OpenBroker) -> None:
         assert opened.broker.topics.by_name["t"].partitions[0].leader_epoch == epoch
         opened.stop()
         opened.start()
+
+
+def test_a_broker_is_registered_while_it_is_there(opened: OpenBroker) -> None:
+    node = BrokerNode("here", 9092, "rack", 17)
+    for end in (opened.stop, opened.crash):
+        opened.broker.catalog.register(node)
+        store = opened.broker.catalog.store
+        assert decode_broker(store.get("/brokers/ids/1").data) == node
+        end()
+        opened.start()
+        assert opened.broker.catalog.store.children("/brokers/ids") == []
 
 
 def test_a_folder_that_a_crash_kept_from_being_made_is_made(opened: OpenBroker) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.config import OWN_SETTINGS
 from ottla.broker.config_dynamic import is_dynamic
 from ottla.broker.config_layers import BrokerSettings, broker_settings
 from ottla.config import ConfigError, Described, Source, text_of
@@ -15,6 +16,7 @@ from tests.broker.configuration_page import LEFT_OUT, PAGE, TABLE, table
 FACTS: dict[str, dict[str, Any]] = json.loads(
     (Path(__file__).parent / "broker_configs.json").read_text(encoding="utf-8")
 )
+SOURCES = Path(__file__).parents[2] / "src" / "ottla" / "broker"
 OTHER_DEFAULTS = {
     "node.id",  # Kafka has none, and does not start without
     "principal.builder.class",  # Kafka's is a class of its own
@@ -31,6 +33,14 @@ def test_a_setting_is_as_kafka_has_it(name: str) -> None:
     assert definition.documentation.endswith(".")
     if definition.default is not None:
         assert definition.validate(name, definition.default) == definition.default
+
+
+@pytest.mark.parametrize("name", OWN_SETTINGS)
+def test_a_setting_acts_where_code_reads_it(name: str) -> None:
+    definition = OWN_SETTINGS[name]
+    code = [path.read_text(encoding="utf-8") for path in SOURCES.rglob("*.py")]
+    is_read = any(f"config.{definition.attribute}" in text for text in code)
+    assert is_read != definition.is_kept_only, f"{name}: is_kept_only says otherwise than the code"
 
 
 def test_what_is_left_out_is_of_what_ottla_does_not_have() -> None:

@@ -20,6 +20,7 @@ from ottla.broker.metrics import CONTENT_TYPE, Metrics, exposition
 from ottla.broker.quotas import Quotas
 from ottla.broker.server import Server
 from ottla.broker.topics import Topics
+from ottla.controller.layout import BrokerNode
 from ottla.controller.local_store import LocalStore
 from ottla.log.commit import GroupCommit, Round
 from ottla.log.files import Files
@@ -84,6 +85,7 @@ class Broker:
             max_connections_per_ip=config.max_connections_per_ip,
         )
         self.advertised_host, self.advertised_port = host, self.server.port
+        self.catalog.register(BrokerNode(host, self.server.port, config.broker_rack, self.clock_ms()))
         housekeeping = Housekeeping(
             self.logs,
             self.clock_ms,

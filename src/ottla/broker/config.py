@@ -15,9 +15,17 @@ from ottla.log.topic_config import TOPIC_SETTINGS
 MOST_INT = (1 << 31) - 1
 
 
-def own(name: str, kind: Kind, default: Value, documentation: str, *, check: Check | None = None) -> Any:
+def own(
+    name: str,
+    kind: Kind,
+    default: Value,
+    documentation: str,
+    *,
+    check: Check | None = None,
+    is_kept_only: bool = False,
+) -> Any:
     """A setting that takes its value from the broker's layers by its own name."""
-    return setting(name, kind, default, documentation, check=check, synonyms=name)
+    return setting(name, kind, default, documentation, check=check, synonyms=name, is_kept_only=is_kept_only)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,24 +45,28 @@ class BrokerConfig:
         ("PLAINTEXT://:9092",),
         "Where the broker listens: one PLAINTEXT://host:port. No host means all of them, port 0 any free one.",
         check=ListOf(may_be_empty=False),
+        is_kept_only=True,
     )
     advertised_listeners: tuple[str, ...] | None = own(
         "advertised.listeners",
         Kind.LIST,
         None,
         "Where clients are told to connect; without it, where the broker listens.",
+        is_kept_only=True,
     )
     log_dirs: tuple[str, ...] | None = own(
         "log.dirs",
         Kind.LIST,
         None,
         "The folder of the data; without it, log.dir.",
+        is_kept_only=True,
     )
     log_dir: tuple[str, ...] = own(
         "log.dir",
         Kind.LIST,
         ("/tmp/kafka-logs",),
         "The folder of the data, if log.dirs is not set.",
+        is_kept_only=True,
     )
     num_partitions: int = own(
         "num.partitions",
@@ -88,6 +100,7 @@ class BrokerConfig:
         57_671_680,
         "The most bytes that the answer to one fetch carries, unless its first batch alone is larger.",
         check=at_least(1024),
+        is_kept_only=True,
     )
     max_incremental_fetch_session_cache_slots: int = own(
         "max.incremental.fetch.session.cache.slots",
@@ -116,6 +129,7 @@ class BrokerConfig:
         50,
         "How many connections may wait to be taken in.",
         check=at_least(1),
+        is_kept_only=True,
     )
     max_connections: int = own(
         "max.connections",
@@ -136,6 +150,7 @@ class BrokerConfig:
         Kind.LONG,
         600_000,
         "How long a connection may be silent before the broker ends it.",
+        is_kept_only=True,
     )
     queued_max_requests: int = own(
         "queued.max.requests",
@@ -143,6 +158,7 @@ class BrokerConfig:
         500,
         "How many requests may wait for an answer.",
         check=at_least(1),
+        is_kept_only=True,
     )
     quota_window_num: int = own(
         "quota.window.num",
@@ -150,6 +166,7 @@ class BrokerConfig:
         11,
         "Over how many windows of time the use of a quota is measured.",
         check=at_least(1),
+        is_kept_only=True,
     )
     quota_window_size_seconds: int = own(
         "quota.window.size.seconds",
@@ -157,6 +174,7 @@ class BrokerConfig:
         1,
         "The length of one window of time in the measure of quotas.",
         check=at_least(1),
+        is_kept_only=True,
     )
     log_retention_check_interval_ms: int = own(
         "log.retention.check.interval.ms",
@@ -170,6 +188,7 @@ class BrokerConfig:
         Kind.BOOLEAN,
         True,
         "Whether logs are compacted.",
+        is_kept_only=True,
     )
     log_cleaner_backoff_ms: int = own(
         "log.cleaner.backoff.ms",
@@ -183,6 +202,7 @@ class BrokerConfig:
         Kind.DOUBLE,
         1.7976931348623157e308,
         "How fast compaction may read and write.",
+        is_kept_only=True,
     )
     log_flush_offset_checkpoint_interval_ms: int = own(
         "log.flush.offset.checkpoint.interval.ms",
@@ -197,6 +217,7 @@ class BrokerConfig:
         86_400_000,
         "How long a partition remembers a producer that writes no more.",
         check=at_least(1),
+        is_kept_only=True,
     )
     offsets_topic_num_partitions: int = own(
         "offsets.topic.num.partitions",
@@ -204,6 +225,7 @@ class BrokerConfig:
         50,
         "How many partitions the topic of committed offsets gets.",
         check=at_least(1),
+        is_kept_only=True,
     )
     offsets_topic_replication_factor: int = own(
         "offsets.topic.replication.factor",
@@ -211,6 +233,7 @@ class BrokerConfig:
         3,
         "How many replicas the topic of committed offsets gets.",
         check=at_least(1),
+        is_kept_only=True,
     )
     offsets_topic_segment_bytes: int = own(
         "offsets.topic.segment.bytes",
@@ -218,6 +241,7 @@ class BrokerConfig:
         104_857_600,
         "The segment size of the topic of committed offsets.",
         check=at_least(1),
+        is_kept_only=True,
     )
 
 
