@@ -58,19 +58,30 @@ def _closed(steps: list[dict[str, Json]]) -> None:
     steps[0]["answer"] = NoFrame.CLOSED.value
 
 
+def _no_number_is_refused(steps: list[dict[str, Json]]) -> None:
+    [entry] = steps[0]["answer"]["entries"]
+    entry |= {
+        "error_code": ErrorCode.INVALID_REQUEST.value,
+        "error_message": "Quota producer_byte_rate must be a number",
+    }
+
+
 _SERVED = Difference(
     "Ottla lists the APIs it serves. It has no features: they are levels of Kafka's own metadata log.",
     _only_what_is_served,
 )
-_NOT_UTF_8 = Difference("Kafka puts a sign in the place of bytes that are no text. Ottla takes text only.", _closed)
 
 DIFFERENCES: dict[str, Difference] = {
     **{f"frames: api versions: version {version}": _SERVED for version in range(5)},
     "frames: api versions from a software with: a name with a hyphen": _SERVED,
     "frames: api versions from a software with: one letter each": _SERVED,
-    "frames: a broken frame: a client id that is not UTF-8": _NOT_UTF_8,
-    "frames: a broken frame: a string that is not UTF-8": _NOT_UTF_8,
+    "frames: a broken frame: a string that is not UTF-8": Difference(
+        "Kafka puts a sign in the place of bytes that are no text. Ottla takes text only.", _closed
+    ),
     "produce: null records": Difference(
         "Kafka never answers, and the connection hangs. Ottla refuses the partition.", _null_records_are_refused
+    ),
+    "quotas: an alteration: a value that is no number": Difference(
+        "Kafka keeps a rate that is no number, and nothing can be held to it. Ottla refuses it.", _no_number_is_refused
     ),
 }

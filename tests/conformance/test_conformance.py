@@ -53,10 +53,10 @@ def test_answers_as_apache_kafka_does(exchange: Exchange, ottla: Ottla) -> None:
     assert not found, f"{exchange.full_name}\n{found}"
 
 
-@pytest.mark.skipif(not NOT_RUN, reason="every exchange is run")
-def test_exchanges_of_apis_that_are_not_served_yet() -> None:
-    apis = sorted(set().union(*map(apis_not_served, NOT_RUN)))
-    pytest.skip(f"{len(NOT_RUN)} of {len(EXCHANGES)} exchanges wait for {', '.join(apis)}")
+def test_no_exchange_waits_for_an_api_that_is_not_served_yet() -> None:
+    if NOT_RUN:
+        apis = sorted(set().union(*map(apis_not_served, NOT_RUN)))
+        pytest.skip(f"{len(NOT_RUN)} of {len(EXCHANGES)} exchanges wait for {', '.join(apis)}")
 
 
 def test_every_exchange_is_recorded_and_nothing_else() -> None:
@@ -84,5 +84,6 @@ def test_a_difference_is_one(full_name: str) -> None:
 
 
 def test_the_page_lists_every_difference_with_its_reason() -> None:
-    rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    _, _, section = PAGE.read_text(encoding="utf-8").partition("## What differs by decision")
+    rows = [line for line in section.splitlines() if line.startswith("| `")]
     assert rows == [f"| `{name}` | {found.reason} |" for name, found in DIFFERENCES.items()]
