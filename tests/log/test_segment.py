@@ -128,12 +128,9 @@ def test_the_first_batch_is_whole_if_asked_for(files: SimulatedFiles) -> None:
     segment, batches = filled(files, 4)
     end = segment.size_bytes
     whole = segment.read(BASE + 2, 5, end, whole_batch=True)
-    cut = segment.read(BASE + 2, 5, end, whole_batch=False)
     assert whole is not None
     assert whole.read() == batches[1]
-    assert cut is not None
-    assert cut.read() == batches[1][:5]
-    assert segment.read(BASE + 2, 0, end, whole_batch=False) is None
+    assert segment.read(BASE + 2, 5, end, whole_batch=False) is None  # or a reader would get a piece of no use
     assert segment.read(BASE + 8, 100, end, whole_batch=True) is None
     assert segment.read(BASE + 2, 100, len(batches[0]), whole_batch=True) is None  # the end lies before it
 

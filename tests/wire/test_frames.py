@@ -149,7 +149,6 @@ def test_produce_below_version_3_is_refused() -> None:
         ("", "request header: 0 bytes are too few"),
         ("0012 0003 00000007", "request header: 8 bytes are too few"),
         ("0012 0003 00000007 0005 63", "client id of 5 bytes does not fit"),
-        ("0012 0003 00000007 0001 ff 00", "client id is not UTF-8"),
         ("0012 0003 00000007 0001 63", "request header: 11 bytes are too few"),
         ("0012 0003 00000007 0001 63 01 00 05", "tagged field of 5 bytes, 0 left"),
         ("0047 0000 00000007 0001 63 00", "unknown API 71"),
@@ -172,3 +171,8 @@ def test_bytes_behind_a_request_are_ignored() -> None:
     frame = bytes.fromhex("0012 0000 00000007 0001 63 dead")
     assert decode_request(frame)[1] == ApiVersionsRequest()
     assert not SASL_HANDSHAKE.is_flexible(1)
+
+
+def test_a_client_id_that_is_no_text_is_repaired_as_kafka_does() -> None:
+    header = read_request_header(bytes.fromhex("0012000300000007000263ff00"))
+    assert header.client_id == "c\N{REPLACEMENT CHARACTER}"

@@ -26,11 +26,12 @@ Key = tuple[str | bytes, int]  # a topic's name or id, and the partition
 class Wanted:
     """One partition of a session or of a request."""
 
-    __slots__ = ("asked", "told")
+    __slots__ = ("asked", "told", "was_known")
 
     def __init__(self, asked: FetchPartition) -> None:
         self.asked = asked
         self.told: tuple[int, int, int] | None = None  # high watermark, last stable and log start offset
+        self.was_known = False  # to this broker, at some time
 
 
 class Session:

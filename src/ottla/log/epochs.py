@@ -61,7 +61,7 @@ class LeaderEpochs:
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """The largest epoch known up to `epoch`, and the offset where the next one begins."""
         entries = self.entries
-        if epoch < 0 or not entries or epoch > entries[-1][0]:
+        if epoch == -1 or not entries or epoch > entries[-1][0]:
             return UNDEFINED
         if epoch == entries[-1][0]:
             return epoch, log_end_offset

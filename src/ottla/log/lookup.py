@@ -35,7 +35,7 @@ def offset_for_timestamp(log: Log, timestamp: int) -> FoundOffset | None:
 def offset_of_max_timestamp(log: Log) -> FoundOffset | None:
     """The first record that has the largest timestamp of the log."""
     latest = max(log.segments, key=lambda segment: segment.max_timestamp)
-    found = latest.locate(latest.max_timestamp_offset) if latest.max_timestamp >= 0 else None
+    found = latest.locate(latest.max_timestamp_offset)
     if found is None:
         return None
     for position, header in latest.batches(found[0]):

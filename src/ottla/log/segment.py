@@ -200,16 +200,16 @@ class Segment:
     def read(self, offset: int, max_bytes: int, end_position: int, *, whole_batch: bool) -> FileRange | None:
         """Bytes from the batch that holds `offset` up to `end_position`; None when there are none.
 
-        The range is cut at `max_bytes`, which may be within a batch, but with `whole_batch` the first one is
-        given whole however large it is.
+        The range is cut at `max_bytes`, which may be within a batch, but not within the first: with `whole_batch` that
+        one is given however large it is, and otherwise nothing.
         """
         found = self.locate(offset)
         if found is None:
             return None
         position, batch_size, _ = found
         size = min(max_bytes, end_position - position)
-        if whole_batch and size < batch_size:
-            size = min(batch_size, end_position - position)
+        if size < batch_size:
+            size = min(batch_size, end_position - position) if whole_batch else 0
         return FileRange(self.file, position, size) if size > 0 else None
 
     def position_of(self, offset: int) -> int:

@@ -45,6 +45,7 @@ class InvalidRecords(ValueError):
         record_errors: list[RecordError] | None = None,
         *,
         is_log_reached: bool = True,
+        is_told: bool = False,
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -52,6 +53,8 @@ class InvalidRecords(ValueError):
         self.record_errors = record_errors or []
         self.is_log_reached = is_log_reached
         """Whether the answer tells the log's start offset. Kafka finds some errors before it knows the log."""
+        self.is_told = is_told or bool(self.record_errors)
+        """Whether the answer has the message, too. Kafka leaves it out for most errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +208,7 @@ def _next_batch(records: Buffer, position: int) -> int | None:
         return None
     _, length = at.PREFIX.unpack_from(records, position)
     if length < LEAST_LEGACY_BYTES:
-        _refuse_early(
+        _refuse_loudly(
             ErrorCode.CORRUPT_MESSAGE,
             f"Record size {length} is less than the minimum record overhead ({LEAST_LEGACY_BYTES})",
         )
@@ -214,7 +217,7 @@ def _next_batch(records: Buffer, position: int) -> int | None:
     magic = records[position + at.MAGIC_AT]
     if magic > at.MAGIC:
         signed = magic - 256 if magic > 127 else magic
-        _refuse_early(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {signed}")
+        _refuse_loudly(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {signed}")
     size: int = length + at.PREFIX_SIZE
     return size if size <= available else None
 
@@ -381,6 +384,10 @@ def _refuse(code: ErrorCode, message: str) -> NoReturn:
 
 def _refuse_early(code: ErrorCode, message: str) -> NoReturn:
     raise InvalidRecords(code, message, is_log_reached=False)
+
+
+def _refuse_loudly(code: ErrorCode, message: str) -> NoReturn:
+    raise InvalidRecords(code, message, is_log_reached=False, is_told=True)
 
 
 def _refuse_size(size: int, settings: ProduceSettings, partition: str) -> NoReturn:

@@ -27,6 +27,10 @@ class UnknownLeaderEpoch(LogError):
     code = ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
+class DeletionRefused(LogError):
+    code = ErrorCode.POLICY_VIOLATION
+
+
 class Waiter(Protocol):
     """Somebody who waits for a partition to move on."""
 
@@ -88,8 +92,7 @@ class Partition:
         )
         appended = self.log.append(validated.batch, validated.header, self.leader_epoch, now_ms)
         if appended.duplicate:
-            stamped = appended.max_timestamp if self.log.produce_settings.is_log_append_time else -1
-            return appended, stamped
+            return appended, appended.max_timestamp  # as Kafka answers, whoever stamped it
         self._grown(len(validated.batch))
         return appended, validated.log_append_time
 
@@ -101,6 +104,8 @@ class Partition:
 
     def delete_records(self, offset: int, now_ms: int) -> int:
         """Let the partition start at `offset` (-1: the high watermark); its new start."""
+        if not self.log.config.is_deleted:
+            raise DeletionRefused(f"{self.name} is compacted, and keeps what it keeps")
         target = self.log.high_watermark if offset == -1 else offset
         if target < 0:
             raise OffsetOutOfRange(f"offset {offset} cannot be the start of {self.name}")
@@ -145,6 +150,8 @@ class Partition:
         """The largest epoch up to the one given in which records were written, and the offset where it ended."""
         if epoch == self.leader_epoch:
             return epoch, self.log.end_offset
+        if not self.log.epochs.entries and -1 != epoch < self.leader_epoch:
+            return epoch, self.log.end_offset  # where this epoch began, and nothing was written since
         return self.log.epochs.end_offset_for(epoch, self.log.end_offset)
 
     def wait(self, waiter: Waiter) -> None:

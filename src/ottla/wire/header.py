@@ -37,13 +37,11 @@ def read_request_header(frame: Buffer) -> RequestHeader:
             position += length
             if position > len(frame):
                 raise ProtocolError(f"request header: client id of {length} bytes does not fit")
-            client_id = str(frame[_REQUEST.size : position], "utf-8")
+            client_id = str(frame[_REQUEST.size : position], "utf-8", "replace")  # a name for logs, no more
         if version >= api.flexible:
             position = _skip_tag_section(frame, position)
     except (struct.error, IndexError) as error:
         raise ProtocolError(f"request header: {len(frame)} bytes are too few") from error
-    except UnicodeDecodeError as error:
-        raise ProtocolError("request header: client id is not UTF-8") from error
     return RequestHeader(api, version, correlation_id, client_id, position)
 
 

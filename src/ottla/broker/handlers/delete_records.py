@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 
 
 def handle(broker: Broker, request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
+    offsets: dict[str, dict[int, int]] = {}  # a partition that is named twice counts once, as it comes last
+    for topic in request.topics:
+        for asked in topic.partitions:
+            offsets.setdefault(topic.name, {})[asked.partition_index] = asked.offset
     topics = [
         DeleteRecordsTopicResult(
-            name=topic.name,
-            partitions=[_delete(broker, topic.name, asked.partition_index, asked.offset) for asked in topic.partitions],
+            name=name, partitions=[_delete(broker, name, index, offset) for index, offset in partitions.items()]
         )
-        for topic in request.topics
+        for name, partitions in offsets.items()
     ]
     broker.logs.write_checkpoint(LOG_STARTS)  # or a crash would bring the records back
     return DeleteRecordsResponse(topics=topics)

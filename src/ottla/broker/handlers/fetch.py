@@ -20,6 +20,7 @@ from ottla.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
     PartitionData,
 )
 
@@ -31,10 +32,14 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 57_671_680  # fetch.max.bytes
 READ_COMMITTED = 1
+ISOLATION_LEVELS = (0, READ_COMMITTED)
 NO_RECORDS = b""
+FIRST_VERSION_WITH_LEADER = 16
 
 
 def handle(broker: Broker, request: FetchRequest, context: Context) -> FetchResponse | None:
+    if request.isolation_level not in ISOLATION_LEVELS:
+        return FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, responses=[])
     fetching = broker.fetch_sessions.begin(request, context.version, broker.clock_ms())
     if fetching.error:
         return FetchResponse(error_code=fetching.error, responses=[])
@@ -59,6 +64,7 @@ class Fetch:
         self._found: list[tuple[Key, Wanted, PartitionData]] = []
         self._found_bytes = 0
         self._has_news = False
+        self._reached: set[Key] = set()
         self._waits_for: list[Partition] = []
         self._timer: Timer | None = None
 
@@ -85,12 +91,16 @@ class Fetch:
     def _partition_data(self, key: Key, wanted: Wanted, budget: int) -> PartitionData:
         partition = self._find(key)
         if partition is None:
-            return _failed(key[1], self._error_for_unknown(key[0]))
+            return self._unknown(key, wanted)
+        wanted.was_known = True
+        self._reached.add(key)
         asked = wanted.asked
         if self._is_replica:
-            return _failed(key[1], ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return self._of_another_leader(key[1], partition)
+        if min(asked.partition_max_bytes, self._request.max_bytes) < 0:
+            return _failed(key[1], ErrorCode.UNKNOWN_SERVER_ERROR)
         try:
-            partition.check_epoch(asked.current_leader_epoch)
+            partition.check_epoch(max(asked.current_leader_epoch, -1))
             read = partition.read(
                 asked.fetch_offset,
                 max(min(asked.partition_max_bytes, budget), 0),
@@ -109,10 +119,23 @@ class Fetch:
         topics = self._broker.topics
         return topics.partition(topic, index) if isinstance(topic, str) else topics.partition_by_id(topic, index)
 
-    def _error_for_unknown(self, topic: str | bytes) -> ErrorCode:
-        if isinstance(topic, bytes) and topic not in self._broker.topics.by_id:
-            return ErrorCode.UNKNOWN_TOPIC_ID
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    def _unknown(self, key: Key, wanted: Wanted) -> PartitionData:
+        topic, index = key
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        # An id that was known once has a name, and that is what is missing now.
+        if isinstance(topic, bytes) and topic not in self._broker.topics.by_id and not wanted.was_known:
+            code = ErrorCode.UNKNOWN_TOPIC_ID
+        data = _failed(index, code)
+        if key not in self._reached:
+            data.aborted_transactions = []  # null comes from a log that was reached
+        return data
+
+    def _of_another_leader(self, index: int, partition: Partition) -> PartitionData:
+        """The one who asks is not among the replicas that follow; newer ones are told who leads."""
+        data = _failed(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if self._context.version >= FIRST_VERSION_WITH_LEADER:
+            data.current_leader = LeaderIdAndEpoch(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)
+        return data
 
     # Waiting
 

@@ -42,6 +42,7 @@ FIRST_VERSION_WITH = {
 }
 FIRST_VERSION_WITH_EPOCHS = 4
 READ_COMMITTED = 1
+ISOLATION_LEVELS = (0, READ_COMMITTED)
 NOTHING = FoundOffset(-1, -1, -1)
 
 
@@ -70,21 +71,23 @@ def _topic(
         if partition is None:
             answers[index] = _failed(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             continue
-        answers[index] = _answer(partition, asked, request.isolation_level == READ_COMMITTED, version)
+        answers[index] = _answer(partition, asked, request.isolation_level, version)
     return ListOffsetsTopicResponse(name=topic.name, partitions=list(answers.values()))
 
 
 def _answer(
-    partition: Partition, asked: ListOffsetsPartition, committed_only: bool, version: int
+    partition: Partition, asked: ListOffsetsPartition, isolation: int, version: int
 ) -> ListOffsetsPartitionResponse:
     index, timestamp = asked.partition_index, asked.timestamp
+    if isolation not in ISOLATION_LEVELS:
+        return _failed(index, ErrorCode.UNKNOWN_SERVER_ERROR)
     if timestamp < 0 and version < FIRST_VERSION_WITH.get(timestamp, version + 1):
         return _failed(index, ErrorCode.UNSUPPORTED_VERSION)
     try:
         partition.check_epoch(asked.current_leader_epoch)
     except LogError as refusal:
         return _failed(index, ErrorCode(refusal.code))
-    found = _find(partition, timestamp, committed_only)
+    found = _find(partition, timestamp, isolation == READ_COMMITTED)
     answer = ListOffsetsPartitionResponse(
         partition_index=index, error_code=0, timestamp=found.timestamp, offset=found.offset
     )
@@ -100,7 +103,7 @@ def _find(partition: Partition, timestamp: int, committed_only: bool) -> FoundOf
         return FoundOffset(bound, -1, partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         epoch = log.epochs.epoch_at(log.log_start_offset)
-        return FoundOffset(log.log_start_offset, -1, epoch)
+        return FoundOffset(log.log_start_offset, -1, partition.leader_epoch if epoch == -1 else epoch)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING
     found = offset_of_max_timestamp(log) if timestamp == MAX_TIMESTAMP else offset_for_timestamp(log, timestamp)

@@ -34,7 +34,7 @@ FIRST_VERSION_WITH_TOPIC_IDS = 13
 
 def handle(broker: Broker, request: ProduceRequest, context: Context) -> ProduceResponse | None:
     produced = Produced(broker, request, context.version)
-    topics = [produced.topic(topic) for topic in request.topic_data]
+    topics = [produced.topic(topic) for topic in _merged(request.topic_data)]
     throttle_ms = broker.throttle(PRODUCER_BYTE_RATE, context, context.size_bytes)
     response = ProduceResponse(responses=topics, throttle_time_ms=throttle_ms)
     if request.acks == 0:
@@ -47,6 +47,20 @@ def handle(broker: Broker, request: ProduceRequest, context: Context) -> Produce
         broker.when_on_disk(produced.to_sync, lambda failed: context.reply(_with_failures(response, failed)))
         return None
     return response
+
+
+def _merged(topics: list[TopicProduceData]) -> list[TopicProduceData]:
+    """Each topic and partition once: what is named again takes the place of what came before."""
+    if len(topics) == 1 and len(topics[0].partition_data) == 1:
+        return topics
+    merged: dict[tuple[str, bytes], dict[int, PartitionProduceData]] = {}
+    for topic in topics:
+        partitions = merged.setdefault((topic.name, topic.topic_id), {})
+        partitions.update((partition.index, partition) for partition in topic.partition_data)
+    return [
+        TopicProduceData(name=name, topic_id=topic_id, partition_data=list(partitions.values()))
+        for (name, topic_id), partitions in merged.items()
+    ]
 
 
 class Produced:
@@ -62,10 +76,7 @@ class Produced:
         self._has_transactional_id = request.transactional_id is not None
 
     def topic(self, topic: TopicProduceData) -> TopicProduceResponse:
-        data = topic.partition_data
-        if len(data) > 1:
-            data = list({partition.index: partition for partition in data}.values())
-        answers = [self._partition(topic, partition) for partition in data]
+        answers = [self._partition(topic, partition) for partition in topic.partition_data]
         return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
 
     def _partition(self, topic: TopicProduceData, data: PartitionProduceData) -> PartitionProduceResponse:
@@ -93,8 +104,7 @@ class Produced:
         except InvalidRecords as refusal:
             return self._invalid(partition, data.index, refusal)
         except LogError as refusal:
-            log_start_offset = partition.log.log_start_offset
-            return self._refused(data.index, ErrorCode(refusal.code), str(refusal), log_start_offset)
+            return self._refused(data.index, ErrorCode(refusal.code), partition.log.log_start_offset)
         self.to_sync.append((partition, appended.last_offset + 1))
         self._broker.metrics.produced_bytes += len(cast("Buffer", data.records))
         return PartitionProduceResponse(
@@ -107,20 +117,18 @@ class Produced:
 
     def _invalid(self, partition: Partition, index: int, refusal: InvalidRecords) -> PartitionProduceResponse:
         log_start_offset = partition.log.log_start_offset if refusal.is_log_reached else -1
-        answer = self._refused(index, refusal.code, refusal.message, log_start_offset)
+        answer = self._refused(index, refusal.code, log_start_offset)
+        if refusal.is_told:
+            answer.error_message = refusal.message
         answer.record_errors = [
             BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=message)
             for number, message in refusal.record_errors
         ]
         return answer
 
-    def _refused(
-        self, index: int, code: ErrorCode, message: str | None = None, log_start_offset: int = -1
-    ) -> PartitionProduceResponse:
+    def _refused(self, index: int, code: ErrorCode, log_start_offset: int = -1) -> PartitionProduceResponse:
         self.failed = True
-        return PartitionProduceResponse(
-            index=index, error_code=code, base_offset=-1, log_start_offset=log_start_offset, error_message=message
-        )
+        return PartitionProduceResponse(index=index, error_code=code, base_offset=-1, log_start_offset=log_start_offset)
 
 
 def _with_failures(response: ProduceResponse, failed: set[Partition]) -> ProduceResponse:
