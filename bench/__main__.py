@@ -37,7 +37,10 @@ def main() -> None:
     if options.json:
         write_json(options.json, sections)
     if options.picture and "broker" in sections:
-        draw(options.picture, sections["broker"])
+        try:
+            draw(options.picture, sections["broker"])
+        except ModuleNotFoundError:
+            print("no picture without matplotlib: pip install -e '.[bench]'")
 
 
 def run(names: list[str], quick: bool) -> dict[str, list[Result]]:

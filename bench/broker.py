@@ -59,6 +59,14 @@ class Bench:
                     self.samples[server.name][name].append(value)
 
     def run(self) -> list[Comparison]:
+        """All of it, or what was measured when somebody interrupts."""
+        try:
+            self._measure()
+        except KeyboardInterrupt:
+            print("  interrupted; so far:")
+        return comparisons(self.samples[Ottla.name], self.samples.get(ApacheKafka.name, {}))
+
+    def _measure(self) -> None:
         amounts = self.amounts
         for number in range(amounts.rounds):
             with servers(self.kinds) as prepared:
@@ -76,7 +84,6 @@ class Bench:
                     raw.start_to_first_record(server)
                     warm_up_many_topics(server, amounts)
                 self.take(f"topics, round {number + 1}", lambda server: many_topics(server, amounts), running, 1)
-        return comparisons(self.samples[Ottla.name], self.samples.get(ApacheKafka.name, {}))
 
     def _loads(self) -> dict[str, Callable[[Server], Samples]]:
         amounts = self.amounts
