@@ -231,3 +231,14 @@ def test_an_answer_to_a_closed_connection_is_dropped(server: Server) -> None:
     server.connection.close("enough")
     server.slots[0].answer([b"A"])
     assert server.reasons == ["enough"]
+
+
+def test_a_connection_is_idle_when_nothing_came_and_nothing_is_under_way(server: Server) -> None:
+    assert not server.connection.is_idle(10)
+    server.send(framed(b"a"))
+    assert not server.connection.is_idle(-1)  # an answer is still due
+    server.slots[0].answer([b"A"])
+    server.turn()
+    assert server.connection.is_idle(-1)
+    server.connection.mute(5)
+    assert not server.connection.is_idle(-1)

@@ -107,3 +107,14 @@ def test_a_socket_that_is_ready_is_called(loop: Loop) -> None:
         loop.run()
         loop.forget(left)
     assert events == [READ]
+
+
+def test_a_callback_that_fails_does_not_end_the_loop(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> None:
+        raise RuntimeError("a mistake")
+
+    loop.call_soon(fail)
+    loop.call_later(0.0, fail)
+    loop.call_later(0.005, loop.stop)
+    loop.run()
+    assert [record.getMessage() for record in caplog.records] == ["a callback failed"] * 2

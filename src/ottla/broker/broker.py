@@ -83,6 +83,7 @@ class Broker:
             limits=Limits(max_frame_bytes=config.socket_request_max_bytes),
             max_connections=config.max_connections,
             max_connections_per_ip=config.max_connections_per_ip,
+            max_idle_seconds=config.connections_max_idle_ms / 1000,
         )
         self.advertised_host, self.advertised_port = host, self.server.port
         self.catalog.register(BrokerNode(host, self.server.port, config.broker_rack, self.clock_ms()))
@@ -134,7 +135,7 @@ class Broker:
     def clock_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
-    def throttle(self, kind: str, context: Context, amount: int) -> int:
+    def throttle(self, kind: str, context: Context, amount: float) -> int:
         """Count what a client used, and hold it back if that was too much; for how many milliseconds."""
         throttle_ms = self.quotas.charge(kind, context.client_id, amount, self.clock_ms())
         if throttle_ms:

@@ -150,7 +150,6 @@ class BrokerConfig:
         Kind.LONG,
         600_000,
         "How long a connection may be silent before the broker ends it.",
-        is_kept_only=True,
     )
     queued_max_requests: int = own(
         "queued.max.requests",

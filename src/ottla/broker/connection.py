@@ -22,6 +22,7 @@ _SIZE = struct.Struct(">i")
 RECEIVE_BYTES = 1 << 20
 MOST_PARTS = 64  # of one vectored write
 SENDFILE_BYTES = 1 << 20
+FIRST_KEPT_BYTES = 1 << 16  # the room for a large frame before more of it has come
 
 
 class Limits(NamedTuple):
@@ -66,22 +67,28 @@ class Connection:
         self._closed = closed
         self._kept: memoryview | None = None  # bytes that wait to be whole, or to be let in
         self._kept_bytes = 0
+        self._kept_needed = 0  # when so many are there they can be handled
         self._slots: deque[Slot] = deque()
         self._unsent: deque[Any] = deque()
         self._unsent_bytes = 0
         self._is_muted_until: float | None = None
         self._is_handling = False
         self._events = READ
+        self._received_at = loop.now()
         self.is_open = True
         loop.watch(sock, READ, self._ready)
 
     # Receiving
 
     def _ready(self, events: int) -> None:
-        if events & WRITE:
-            self._send()
-        if events & READ and self.is_open:
-            self._receive()
+        try:
+            if events & WRITE:
+                self._send()
+            if events & READ and self.is_open:
+                self._receive()
+        except Exception:
+            self.close("the broker failed")  # or it would be ready, and fail, for ever
+            raise
 
     def _receive(self) -> None:
         kept = self._kept
@@ -95,15 +102,18 @@ class Connection:
         except OSError as error:
             self.close(error.strerror or str(error))
             return
+        self._received_at = self._loop.now()
         if count == 0:
             self.close("the client closed it")
         elif kept is None:
             self._take_frames(self._receive_buffer[:count])
         else:
             self._kept_bytes += count
-            if self._kept_bytes == len(kept):
+            if self._kept_bytes == self._kept_needed:
                 self._kept = None
                 self._take_frames(kept)
+            elif self._kept_bytes == len(kept):
+                self._keep(kept)
 
     def _take_frames(self, data: memoryview) -> None:
         """Handle the whole frames in `data` as far as the limits let them in, and keep the rest."""
@@ -130,14 +140,19 @@ class Connection:
             self.answered()
 
     def _keep(self, rest: memoryview) -> None:
-        """Copy what could not be handled, with room for the frame that it begins."""
+        """Copy what could not be handled, with room for more of the frame that it begins.
+
+        The room grows with what has come: a size alone, which costs a client nothing, costs no memory here.
+        """
         needed = _SIZE.size
         if len(rest) >= _SIZE.size:
             (size,) = _SIZE.unpack_from(rest)
             needed += min(max(size, 0), self._limits.max_frame_bytes)
-        buffer = memoryview(bytearray(max(needed, len(rest))))
-        buffer[: len(rest)] = rest
-        self._kept, self._kept_bytes = buffer, len(rest)
+        count = len(rest)
+        self._kept_needed = max(needed, count)
+        buffer = memoryview(bytearray(min(self._kept_needed, max(2 * count, FIRST_KEPT_BYTES))))
+        buffer[:count] = rest
+        self._kept, self._kept_bytes = buffer, count
 
     def _is_full(self) -> bool:
         """Whether the client has as much under way as it may have."""
@@ -170,7 +185,7 @@ class Connection:
             self._update_events()
 
     def _has_frames_kept_back(self) -> bool:
-        return self._kept is not None and self._kept_bytes == len(self._kept)
+        return self._kept is not None and self._kept_bytes == self._kept_needed
 
     # Answering
 
@@ -259,6 +274,11 @@ class Connection:
         self._events = events
 
     # The end
+
+    def is_idle(self, seconds: float) -> bool:
+        """Whether nothing came for so long, nothing is under way, and nobody told the client to wait."""
+        is_waiting = self._slots or self._unsent or self._is_muted_until is not None
+        return not is_waiting and self._loop.now() - self._received_at > seconds
 
     def close(self, reason: str) -> None:
         if not self.is_open:

@@ -11,9 +11,11 @@ import functools
 import importlib
 import pkgutil
 import re
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.broker import handlers
+from ottla.broker.quotas import REQUEST_PERCENTAGE
 from ottla.wire import apis
 from ottla.wire.apis import Api
 from ottla.wire.frames import decode_request_body, encode_response
@@ -89,7 +91,14 @@ class Dispatch:
         broker.metrics.requests[header.api.name] += 1
         broker.metrics.received_bytes += len(frame)
         try:
+            started = perf_counter()
             response = handler(broker, request, context)
+            if broker.quotas.are_set:
+                # In percent of the broker's one thread. Part of the answer where there is one to carry it.
+                used = (perf_counter() - started) * 100
+                throttle_ms = broker.throttle(REQUEST_PERCENTAGE, context, used)
+                if throttle_ms and response is not None and hasattr(response, "throttle_time_ms"):
+                    response.throttle_time_ms = max(response.throttle_time_ms, throttle_ms)
             if response is not None:
                 context.reply(response)
         except Exception:

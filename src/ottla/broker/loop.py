@@ -7,6 +7,7 @@ to `run_blocking`, which has one thread of its own, and comes back as a call on 
 from __future__ import annotations
 
 import heapq
+import logging
 import os
 import selectors
 import threading
@@ -14,12 +15,15 @@ import time
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE
 LONGEST_WAIT_SECONDS = 60.0
 
+logger = logging.getLogger("ottla.broker")
+
+T = TypeVar("T")
 Callback = Callable[[], None]
 ReadyCallback = Callable[[int], None]
 
@@ -130,14 +134,24 @@ class Loop:
             self.run_once()
 
     def run_once(self) -> None:
+        """One round: what is ready, what was asked for soon, what is due, and a step in the background."""
         for key, events in self._selector.select(self._wait_seconds()):
-            key.data(events)
+            self._call(key.data, events)
         soon = self._soon
         for _ in range(len(soon)):
-            soon.popleft()()
+            self._call(soon.popleft())
         self._fire_timers()
-        if self._background is not None and not self._background():
+        if self._background is not None and not self._call(self._background):
             self._background = None
+
+    @staticmethod
+    def _call(callback: Callable[..., T], *arguments: int) -> T | None:
+        """A mistake in one callback is told, and does not end the others."""
+        try:
+            return callback(*arguments)
+        except Exception:
+            logger.exception("a callback failed")
+            return None
 
     def _wait_seconds(self) -> float:
         if self._soon or self._background is not None:
@@ -157,7 +171,7 @@ class Loop:
         while timers and timers[0].due <= now:
             callback = heapq.heappop(timers).callback
             if callback is not None:
-                callback()
+                self._call(callback)
 
     def stop(self) -> None:
         """End `run` after the round at hand; from any thread through `post`."""

@@ -70,6 +70,10 @@ class Quotas:
         self._rates: dict[tuple[str, str], Rate] = {}
         self._used_ms: dict[tuple[str, str], int] = {}
 
+    @property
+    def are_set(self) -> bool:
+        return bool(self._limits)
+
     def set_limits(self, client: str, limits: Mapping[str, float]) -> None:
         """Replace the quotas of a client id, or of `DEFAULT_CLIENT` for those that have none of their own."""
         if limits:

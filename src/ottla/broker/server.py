@@ -30,12 +30,14 @@ class Server:
         limits: Limits | None = None,
         max_connections: int = 2**31 - 1,
         max_connections_per_ip: int = 2**31 - 1,
+        max_idle_seconds: float = 600.0,
     ) -> None:
         self._loop = loop
         self._handle = handle
         self._limits = limits or Limits()
         self._max_connections = max_connections
         self._max_connections_per_ip = max_connections_per_ip
+        self._max_idle_seconds = max_idle_seconds
         self._receive_buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._by_address: Counter[str] = Counter()
         self.connections: set[Connection] = set()
@@ -45,6 +47,12 @@ class Server:
         self.host = host
         self.port: int = self._socket.getsockname()[1]
         loop.watch(self._socket, READ, self._accept)
+        self._idle_timer = loop.call_later(max_idle_seconds / 4, self._close_idle)
+
+    def _close_idle(self) -> None:
+        for connection in [each for each in self.connections if each.is_idle(self._max_idle_seconds)]:
+            connection.close(f"nothing came for {self._max_idle_seconds:g} seconds")
+        self._idle_timer = self._loop.call_later(self._max_idle_seconds / 4, self._close_idle)
 
     def _accept(self, _events: int) -> None:
         for _ in range(ACCEPTS_A_ROUND):
@@ -84,6 +92,7 @@ class Server:
 
     def close(self) -> None:
         """Take no more connections and end those there are."""
+        self._idle_timer.cancel()
         self._loop.forget(self._socket)
         self._socket.close()
         for connection in list(self.connections):

@@ -24,7 +24,7 @@ DESCRIPTION = "Run a broker that Kafka's clients can use."
 EXAMPLES = """\
 examples:
   ottla serve                                   a broker on 127.0.0.1:9092, data in ./ottla-data
-  ottla serve --listen 127.0.0.1:0 --data /tmp/x   any free port; the first line says which
+  ottla serve --listen 127.0.0.1:0 --ephemeral  any free port, which the first line says; data goes at the end
   ottla serve --durability fsync                acknowledge only what is on the disk
   ottla serve --metrics 127.0.0.1:9100          also serve /metrics and /health
 """

@@ -104,6 +104,11 @@ class Log:
         return sum(segment.size_bytes for segment in self.segments)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether there are no files but one without bytes, which would not be missed."""
+        return len(self.segments) == 1 and self.active.size_bytes == 0
+
+    @property
     def last_stable_offset(self) -> int:
         """Up to where every transaction is decided and replicated."""
         unstable = self.producers.first_unstable_offset
@@ -319,7 +324,8 @@ class Log:
         """The work of bringing all that was appended so far to the disk; None if it is there."""
         if self.failure is not None:
             raise StorageFailed(self.failure)
-        if self.recovery_point >= self.end_offset and not (self.segments.names_changed or self.epochs.unsynced):
+        has_names_to_sync = self.segments.names_changed and not self.is_empty
+        if self.recovery_point >= self.end_offset and not (has_names_to_sync or self.epochs.unsynced):
             return None
         # One that ends at the recovery point may have been sealed, and its indexes written, after the last flush.
         unflushed = list(self.segments.starting_at(self.recovery_point - 1))

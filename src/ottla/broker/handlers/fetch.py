@@ -159,9 +159,15 @@ class Fetch:
             partition.stop_waiting(self)
         if self._timer is not None:
             self._timer.cancel()
-        if self._context.connection.is_open:
+        if not self._context.connection.is_open:
+            return
+        try:
             self.look()
             self._context.reply(self.response())
+        except Exception:
+            # The caller is whoever wrote to a partition, and must not pay for it.
+            self._broker.report_bug(self._context.header)
+            self._context.close("the broker failed")
 
     # Answering
 
