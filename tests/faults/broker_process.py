@@ -1,0 +1,51 @@
+"""A broker as a process of its own, to be killed, watched and started again on the same data."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Self
+
+STOP_S = 20.0
+
+
+class BrokerProcess:
+    """Runs inside the `with`; what it logs below warnings is not shown."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        command = [sys.executable, "-m", "ottla", "serve", "--listen", "127.0.0.1:0", "--data", str(folder)]
+        self._process = subprocess.Popen(
+            [*command, "--log-level", "error", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert self._process.stdout is not None
+        first_line = self._process.stdout.readline()  # "Ottla 1.2 serves on 127.0.0.1:9092, data in …"
+        if " serves on " not in first_line:
+            raise RuntimeError(f"the broker did not start: {first_line}{self._process.communicate()[1]}")
+        self.bootstrap = first_line.partition(" serves on ")[2].partition(",")[0]
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, _, port = self.bootstrap.rpartition(":")
+        return host, int(port)
+
+    def memory_bytes(self) -> int:
+        """What it holds of the machine's memory."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return int(status.partition("VmRSS:")[2].split()[0]) * 1024
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def errors(self) -> str:
+        """End it in good order; what it had to complain about."""
+        self._process.terminate()
+        return self._process.communicate(timeout=STOP_S)[1]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        if self._process.returncode is None:
+            self._process.kill()
+            self._process.communicate()
