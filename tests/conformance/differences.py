@@ -54,6 +54,28 @@ def _null_records_are_refused(steps: list[dict[str, Json]]) -> None:
     steps[0]["answer"] = {"responses": responses, "throttle_time_ms": 0, "node_endpoints": []}
 
 
+def _resource_kind_is_refused(steps: list[dict[str, Json]]) -> None:
+    """Every answer about a logger, client metrics or a group is the same refusal."""
+    for step in steps:
+        answer = step["answer"]
+        is_description = "results" in answer
+        for result in answer.get("results", answer.get("responses")):
+            kind = result["resource_type"]
+            message = _REFUSED_DESCRIPTION if is_description else f"Unknown resource type {kind}"
+            result |= {"error_code": ErrorCode.INVALID_REQUEST.value, "error_message": message}
+            if is_description:
+                result["configs"] = []
+
+
+def _without_reporters_and_keystore(steps: list[dict[str, Json]]) -> None:
+    for result in steps[0]["answer"]["results"]:
+        result["configs"] = [
+            config
+            for config in result["configs"]
+            if config["name"] not in ("metric.reporters", "ssl.keystore.password")
+        ]
+
+
 def _closed(steps: list[dict[str, Json]]) -> None:
     steps[0]["answer"] = NoFrame.CLOSED.value
 
@@ -71,7 +93,34 @@ _SERVED = Difference(
     _only_what_is_served,
 )
 
+_REFUSED_DESCRIPTION = (
+    "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
+    "incompatible broker. See the broker logs for more details."
+)
+_KIND = Difference(
+    "Kafka has settings of loggers, of client metrics and of groups. Ottla has settings of topics and brokers.",
+    _resource_kind_is_refused,
+)
+_NO_JVM = Difference(
+    "Ottla has neither reporters in a JVM nor a keystore for TLS, and does not describe them.",
+    _without_reporters_and_keystore,
+)
 DIFFERENCES: dict[str, Difference] = {
+    "configs: change badly: a group of no name": _KIND,
+    "configs: change badly: a logger of no name": _KIND,
+    "configs: change badly: another logger": _KIND,
+    "configs: change badly: client metrics of no name": _KIND,
+    "configs: describe a group": _KIND,
+    "configs: describe badly: a group of no name": _KIND,
+    "configs: describe badly: a logger of no name": _KIND,
+    "configs: describe badly: another logger": _KIND,
+    "configs: describe badly: client metrics of no name": _KIND,
+    "configs: describe client metrics": _KIND,
+    "configs: replace badly: a group of no name": _KIND,
+    "configs: replace badly: client metrics of no name": _KIND,
+    "configs: describe a broker: version 1": _NO_JVM,
+    "configs: describe a broker: version 3": _NO_JVM,
+    "configs: describe a broker: version 4": _NO_JVM,
     **{f"frames: api versions: version {version}": _SERVED for version in range(5)},
     "frames: api versions from a software with: a name with a hyphen": _SERVED,
     "frames: api versions from a software with: one letter each": _SERVED,

@@ -71,7 +71,7 @@ def changed(
                     message = f"Can't {change.name} to key {name} because its type is not LIST."
                     raise Refusal(ErrorCode.INVALID_CONFIG, message)
                 words = _words(result[name] if name in result else effective(name))
-                given = _words(text)
+                given = LIST_COMMA.split(text.strip())  # of nothing: one word without letters, which is refused
                 if change is Change.APPEND:
                     words += [word for word in given if word not in words]
                 else:

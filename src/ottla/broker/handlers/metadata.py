@@ -55,7 +55,7 @@ def handle(broker: Broker, request: MetadataRequest, context: Context) -> Metada
 
 def _refusal(request: MetadataRequest, version: int) -> ErrorCode | None:
     for topic in request.topics or ():
-        if topic.topic_id != ZERO_UUID and version < FIRST_VERSION_BY_ID:
+        if version < FIRST_VERSION_BY_ID and (topic.topic_id != ZERO_UUID or topic.name is None):
             return ErrorCode.INVALID_REQUEST
         if topic.name is None and topic.topic_id == ZERO_UUID:
             return ErrorCode.UNKNOWN_SERVER_ERROR
