@@ -1,180 +1,116 @@
-"""A short walk through Ottla's log: write, look, read back, break it, see it heal.
-
-Run it with `make demo`, or `python examples/demo.py`. It works in a temporary folder and removes it.
-"""
+"""What Ottla does, in a few seconds: a broker, a client of another make, a kill -9 in between, and the files."""
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
 import tempfile
-from collections.abc import Iterable
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
-from ottla.cli.main import main as ottla
-from ottla.log.compaction import Compaction, cleanable
-from ottla.log.files import DiskFiles
-from ottla.log.housekeeping import run_here
-from ottla.log.log import Log
-from ottla.log.lookup import offset_for_timestamp
-from ottla.log.recovery import Recovered, open_log
-from ottla.log.segment import Segment
-from ottla.log.topic_config import TopicConfig
-from ottla.records.batch import read_header
-from ottla.records.build import build_batch
-from ottla.records.codec import Record
-from ottla.records.compression import NONE, ZSTD
-from ottla.records.read import read_records
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import KafkaAdminClient, NewTopic
 
-START_MS = 1_700_000_000_000  # 14 November 2023, 22:13:20 UTC
-MINUTE_MS = 60_000
-MINUTES = 60
-CITIES = ("Brno", "Lyon", "Oslo", "Porto", "Turku")
-LEADER_EPOCH = 0
+TOPIC = "weather"
+CITIES = ("Brno", "Oslo", "Porto", "Turku")
 
-# Small segments and a dense index, so that a few kilobytes show what gigabytes look like.
-CONFIG = TopicConfig(internal_segment_bytes=4096, index_interval_bytes=1024, cleanup_policy=("compact",))
+
+def say(title: str) -> None:
+    print(f"\n== {title}")
+
+
+@contextlib.contextmanager
+def broker(folder: str) -> Iterator[tuple[str, int]]:
+    """`ottla serve` as a process of its own, on a free port: its address and process id."""
+    command = [
+        sys.executable,
+        "-m",
+        "ottla",
+        "serve",
+        "--data",
+        folder,
+        "--listen",
+        "127.0.0.1:0",
+        "--log-level",
+        "error",
+    ]
+    started = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        print(f"{line.strip()}  (after {time.perf_counter() - started:.2f} s)".replace(folder, "the demo's folder"))
+        found = re.search(r"on (\S+),", line)
+        assert found is not None
+        try:
+            yield found[1], process.pid
+        finally:
+            if process.poll() is None:
+                process.terminate()
+
+
+def produce(address: str, numbers: range) -> int:
+    """Send with kafka-python and wait for every acknowledgement; the offset of the last."""
+    producer = KafkaProducer(bootstrap_servers=address, enable_idempotence=False, compression_type="lz4")
+    sent = [
+        producer.send(TOPIC, key=CITIES[number % 4].encode(), value=b"%d degrees" % (number * 7 % 35), partition=0)
+        for number in numbers
+    ]
+    offset = max(future.get(10).offset for future in sent)
+    producer.close()
+    return int(offset)
+
+
+def consume(address: str, offset: int, count: int) -> list[tuple[int, str, str]]:
+    consumer = KafkaConsumer(bootstrap_servers=address)
+    partition = TopicPartition(TOPIC, 0)
+    consumer.assign([partition])
+    consumer.seek(partition, offset)
+    found: list[tuple[int, str, str]] = []
+    until = time.monotonic() + 10
+    while len(found) < count and time.monotonic() < until:
+        for records in consumer.poll(500).values():
+            found += [(record.offset, record.key.decode(), record.value.decode()) for record in records]
+    consumer.close()
+    return found[:count]
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory(prefix="ottla-demo-") as data:
-        folder = Path(data) / "weather-0"
-        print(f"Ottla's log, in {data} (removed at the end)")
-        log = write(folder)
-        show(folder)
-        read_by_offset(log)
-        read_by_time(log)
-        log.close(now_ms())
-        tear(folder)
-        log = heal(folder)
-        compact(log)
-        log.close(now_ms())
-        flip_a_bit(folder)
-    print("\nThat was it. Next: ottla log --help, docs/log-files.md")
-
-
-def now_ms() -> int:
-    """The demo has its own time, so that it is the same each time it runs."""
-    return START_MS + MINUTES * MINUTE_MS
-
-
-def title(text: str) -> None:
-    print(f"\n== {text}")
-
-
-def command(*arguments: object) -> None:
-    """Run `ottla log`, and say so."""
-    shown = (argument.name if isinstance(argument, Path) else str(argument) for argument in arguments)
-    print(f"$ ottla log {' '.join(shown)}")
-    ottla(["log", *map(str, arguments)])
-
-
-def write(folder: Path) -> Log:
-    title(
-        f"Write: {MINUTES} minutes of weather from {len(CITIES)} cities, a batch a minute, every other one compressed"
-    )
-    log = open_log(DiskFiles(), str(folder), CONFIG, now_ms=START_MS)
-    for minute in range(MINUTES):
-        append(log, minute)
-    log.advance_high_watermark(log.end_offset)
-    log.flush(now_ms())
-    print(f"offsets 0 to {log.end_offset - 1}, {log.size_bytes:,} bytes, flushed to the disk")
-    return log
-
-
-def append(log: Log, minute: int) -> None:
-    """One batch: a record for each city, with the city as its key and each with its own time."""
-    time_ms = START_MS + minute * MINUTE_MS
-    batch = build_batch(
-        [f"{(minute * 7 + number) % 40 - 10} degrees".encode() for number in range(len(CITIES))],
-        keys=[city.encode() for city in CITIES],
-        timestamps=[time_ms + 1000 * number for number in range(len(CITIES))],
-        timestamp=time_ms,
-        codec=ZSTD if minute % 2 else NONE,
-    )
-    log.append(batch, read_header(batch), LEADER_EPOCH, time_ms)
-
-
-def show(folder: Path) -> None:
-    title("Look: a log is a row of segments, each named by its first offset, with its indexes beside it")
-    for path in sorted(folder.iterdir()):
-        print(f"{path.stat().st_size:>7,}  {path.name}")
-    first = sorted(folder.glob("*.log"))[0]
-    print("\nIts batches, one a line; then what its indexes know: the place of an offset, the offset of a time")
-    command("dump", "--limit", "4", first, first.with_suffix(".index"), first.with_suffix(".timeindex"))
-
-
-def read_by_offset(log: Log) -> None:
-    title("Read by offset: the index says where to start, then it is one read")
-    offset = 142
-    found = log.read(offset, max_bytes=1, bound=log.high_watermark)
-    assert found is not None
-    segment = log.segments[log.segments.number_for(offset)]
-    print(f"offset {offset} is in segment {segment.base_offset}, in the batch at byte {found.position}:")
-    print_records(read_records(found.read(), start_offset=offset))
-
-
-def read_by_time(log: Log) -> None:
-    title("Read by time: what was the first record from half past ten on?")
-    half_past_ten_ms = START_MS + 16 * MINUTE_MS + 40_000
-    answer = offset_for_timestamp(log, half_past_ten_ms)
-    assert answer is not None
-    found = log.read(answer.offset, max_bytes=1, bound=log.high_watermark)
-    assert found is not None
-    print_records(read_records(found.read(), start_offset=answer.offset)[:1])
-
-
-def print_records(records: Iterable[Record]) -> None:
-    for record in records:
-        minutes, seconds = divmod((record.timestamp - START_MS) // 1000 + 13 * 60 + 20, 60)
-        key, value = (record.key or b"").decode(), (record.value or b"").decode()
-        print(f"  {record.offset:>4}  {22 + minutes // 60}:{minutes % 60:02}:{seconds:02}  {key:6} {value}")
-
-
-def tear(folder: Path) -> None:
-    title("A torn write: the power goes off while the last batch is on its way to the disk")
-    last = sorted(folder.glob("*.log"))[-1]
-    size = last.stat().st_size
-    with last.open("r+b") as file:
-        file.truncate(size - 40)
-    print(f"{last.name} has lost its last 40 of {size:,} bytes")
-    command("verify", last)
-
-
-def heal(folder: Path) -> Log:
-    title("Open it: what is torn is cut off, and all that is whole is there")
-    recovered = Recovered()
-    log = open_log(DiskFiles(), str(folder), CONFIG, now_ms=now_ms(), recovered=recovered)
-    for fault in recovered.faults:
-        print(f"found  {Path(fault).name}")
-    print(f"cut    {recovered.cut_bytes} bytes; the log now ends with offset {log.end_offset - 1}")
-    append(log, MINUTES - 1)
-    log.advance_high_watermark(log.end_offset)
-    log.flush(now_ms())
-    print(f"wrote  the lost batch again; it ends with offset {log.end_offset - 1}")
-    return log
-
-
-def compact(log: Log) -> None:
-    title("Compact it: of each city only the newest record is kept, and offsets stay what they are")
-    records, size_bytes = count_records(log.segments), log.size_bytes
-    run_here(Compaction(log, cleanable(log, 0, now_ms()), now_ms()).run())
-    print(f"{records} records in {size_bytes:,} bytes became {count_records(log.segments)} in {log.size_bytes:,}:")
-    print(
-        f"{count_records(log.segments[:-1])} for the cities, {count_records(log.segments[-1:])} in the segment in use"
-    )
-
-
-def count_records(segments: Iterable[Segment]) -> int:
-    return sum(header.count for segment in segments for _, header in segment.batches())
-
-
-def flip_a_bit(folder: Path) -> None:
-    title("A flipped bit: a disk that forgets does not say so, but every batch has a checksum")
-    last = sorted(folder.glob("*.log"))[-1]
-    data = bytearray(last.read_bytes())
-    data[len(data) // 2] ^= 0b0000_0100
-    last.write_bytes(data)
-    print(f"byte {len(data) // 2} of {last.name} is not what it was")
-    command("verify", folder)
+    logging.disable(logging.WARNING)
+    with tempfile.TemporaryDirectory(prefix="ottla-demo-") as folder:
+        print(f"Ottla, with its data in {folder} (removed at the end)")
+        say("A broker that speaks Kafka's protocol")
+        with broker(folder) as (address, process_id):
+            admin = KafkaAdminClient(bootstrap_servers=address)
+            admin.create_topics([NewTopic(TOPIC, 1, 1)])
+            admin.close()
+            say(f"kafka-python creates the topic {TOPIC!r}, and sends 1,000 records to it")
+            last = produce(address, range(1_000))
+            print(f"all acknowledged; the last has offset {last}")
+            say("kill -9: the broker gets no chance to say goodbye")
+            os.kill(process_id, signal.SIGKILL)
+        say("Start it again: what was acknowledged is there")
+        with broker(folder) as (address, _):
+            found = consume(address, 0, 1_000)
+            print(f"kafka-python reads {len(found):,} records, the last with offset {found[-1][0]}")
+            last = produce(address, range(1_000, 1_010))
+            print(f"and sends ten more; the last has offset {last}")
+            for offset, city, value in consume(address, 1_007, 3):
+                print(f"  {offset}  {city:6}{value}")
+        say("Where the data lies: a folder for each partition, in Kafka's own format")
+        for path in sorted(Path(folder, f"{TOPIC}-0").iterdir()):
+            print(f"  {path.stat().st_size:>7,}  {path.name}")
+        say("Look into it:  ottla log verify")
+        verified = subprocess.run(
+            [sys.executable, "-m", "ottla", "log", "verify", f"{folder}/{TOPIC}-0"], capture_output=True, text=True
+        )
+        print(verified.stdout.replace(folder + "/", "").strip())
+        print("\nMore on the log itself:  .venv/bin/python examples/log_demo.py")
 
 
 if __name__ == "__main__":
