@@ -242,3 +242,20 @@ def test_a_connection_is_idle_when_nothing_came_and_nothing_is_under_way(server:
     assert server.connection.is_idle(-1)
     server.connection.mute(5)
     assert not server.connection.is_idle(-1)
+
+
+def test_who_waits_for_a_client_is_told_that_it_left(server: Server) -> None:
+    told: list[str] = []
+
+    def leave() -> None:
+        told.append("left")
+
+    def stay() -> None:
+        told.append("stayed")
+
+    server.connection.call_when_closed(leave)
+    server.connection.call_when_closed(stay)
+    server.connection.forget_call(stay)
+    server.client.close()
+    server.turn()
+    assert told == ["left"]

@@ -75,6 +75,7 @@ class Connection:
         self._is_handling = False
         self._events = READ
         self._received_at = loop.now()
+        self._calls_when_closed: dict[Callable[[], None], None] = {}
         self.is_open = True
         loop.watch(sock, READ, self._ready)
 
@@ -275,6 +276,13 @@ class Connection:
 
     # The end
 
+    def call_when_closed(self, callback: Callable[[], None]) -> None:
+        """For what waits on behalf of this client; forgotten with `forget_call`."""
+        self._calls_when_closed[callback] = None
+
+    def forget_call(self, callback: Callable[[], None]) -> None:
+        self._calls_when_closed.pop(callback, None)
+
     def is_idle(self, seconds: float) -> bool:
         """Whether nothing came for so long, nothing is under way, and nobody told the client to wait."""
         is_waiting = self._slots or self._unsent or self._is_muted_until is not None
@@ -291,3 +299,5 @@ class Connection:
         self._unsent.clear()
         self._kept = None
         self._closed(self, reason)
+        for callback in list(self._calls_when_closed):
+            callback()

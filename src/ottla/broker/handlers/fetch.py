@@ -147,6 +147,7 @@ class Fetch:
                 partition.wait(self)
                 self._waits_for.append(partition)
         self._timer = self._broker.loop.call_later(self._request.max_wait_ms / 1000, self.finish)
+        self._context.connection.call_when_closed(self.finish)
 
     def advanced(self, partition: Partition, added_bytes: int) -> None:
         """A partition that is waited for has grown, or is no more what it was."""
@@ -159,6 +160,7 @@ class Fetch:
             partition.stop_waiting(self)
         if self._timer is not None:
             self._timer.cancel()
+        self._context.connection.forget_call(self.finish)
         if not self._context.connection.is_open:
             return
         try:
