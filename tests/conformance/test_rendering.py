@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 
@@ -51,6 +52,7 @@ def test_a_difference_is_told_where_there_is_one(left: Json, right: Json) -> Non
         ("name", "../a", "../a"),
         ("cluster_id", "MkU3OEVBNTcwNTJENDM2Qg", "<cluster id>"),
     ],
+    ids=itertools.count(),
 )
 def test_what_is_hidden_in_text(field: str, text: str, shown: str) -> None:
     assert masked_text(field, text, TOKEN) == shown
@@ -67,6 +69,7 @@ def test_what_is_hidden_in_text(field: str, text: str, shown: str) -> None:
         ("total_bytes", 5, "<size>"),
         ("error_code", 35, 35),
     ],
+    ids=itertools.count(),
 )
 def test_what_is_hidden_of_numbers(field: str, number: int, shown: int | str) -> None:
     assert masked_number(field, number) == shown
