@@ -46,7 +46,8 @@ def new_name() -> str:
 def make_topic(bootstrap: str, partition_count: int = 1, **configs: str) -> str:
     name = new_name()
     with Admin(bootstrap) as admin:
-        named = {config.replace("_", "."): value for config, value in configs.items()}
+        # The records of these tests are years old, and a broker that lives for a while would remove them.
+        named = {"retention.ms": "-1"} | {config.replace("_", "."): value for config, value in configs.items()}
         admin.create_topics([NewTopic(name, partition_count, 1, named)])
         eventually(lambda: {topic.name for topic in admin.list_topics()}, lambda names: name in names)
     return name

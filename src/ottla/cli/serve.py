@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 DESCRIPTION = "Run a broker that Kafka's clients can use."
 EXAMPLES = """\
 examples:
-  ottla serve                                   a broker on 127.0.0.1:9092, data in ./ottla-data
-  ottla serve --listen 127.0.0.1:0 --ephemeral  any free port, which the first line says; data goes at the end
+  ottla serve                                   on 127.0.0.1:9092, data in ./ottla-data
+  ottla serve --listen 127.0.0.1:0 --ephemeral  on a free port, nothing kept at the end
   ottla serve --durability fsync                acknowledge only what is on the disk
   ottla serve --metrics 127.0.0.1:9100          also serve /metrics and /health
 """
