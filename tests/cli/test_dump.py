@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ottla.cli.log_dump import SHORT_CHARACTERS, shown_bytes
-from ottla.cli.log_rows import iso_time
 from ottla.cli.main import main
+from ottla.cli.record_text import iso_time
 from ottla.records.build import build_batch
 from tests.cli.partitions import TIME, contents
 

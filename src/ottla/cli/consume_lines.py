@@ -5,12 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 
-from ottla.cli.record_text import ENCODERS, to_plain
+from ottla.cli.record_text import ENCODERS, iso_time, to_plain
 from ottla.records.codec import Record
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HARMLESS = "\t"
 
 
@@ -46,7 +44,7 @@ class LineWriter:
             case "partition":
                 return b"%d" % partition
             case "time":
-                return (_time(record.timestamp) or "-").encode()
+                return (iso_time(record.timestamp) or "-").encode()
         return b"%d" % getattr(record, name)
 
 
@@ -56,22 +54,11 @@ def _row(topic: str, partition: int, record: Record) -> dict[str, object]:
         "partition": partition,
         "offset": record.offset,
         "timestamp": record.timestamp,
-        "time": _time(record.timestamp),
+        "time": iso_time(record.timestamp),
         "key": to_plain(record.key),
         "value": to_plain(record.value),
         "headers": [[name, to_plain(value)] for name, value in record.headers],
     }
-
-
-def _time(timestamp_ms: int) -> str | None:
-    """None for a record without a time, and for a time that no calendar has."""
-    if timestamp_ms < 0:
-        return None
-    try:
-        time = _EPOCH + timedelta(milliseconds=timestamp_ms)
-    except OverflowError:
-        return None
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def terminal_safe(line: bytes) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import base64
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from typing import Any
 from ottla.cli.errors import FAILED, CommandFailed
 from ottla.cli.log_rows import FAULT, Row, rows_of
 from ottla.cli.progress import Progress
+from ottla.cli.record_text import to_plain
 from ottla.log.inspect_files import Kind, LogFile
 from ottla.log.inspect_folder import NotALog, files_at
 
@@ -50,7 +50,7 @@ class _Shown:
 
     def json_lines(self, file: LogFile) -> Iterator[str]:
         for row in self._rows(file):
-            yield json.dumps({"type": row.pop("type"), "path": str(file.path), **row}, default=_plain_bytes)
+            yield json.dumps({"type": row.pop("type"), "path": str(file.path), **row}, default=to_plain)
 
     def lines(self, file: LogFile) -> Iterator[str]:
         rows = self._rows(file)
@@ -75,14 +75,6 @@ class _Shown:
             self.is_damaged |= row["type"] == FAULT
             shown += row["type"] != FAULT and not (options.records and row["type"] == "batch")
             yield row
-
-
-def _plain_bytes(value: bytes) -> str | dict[str, str]:
-    """Bytes are given as text where they are text, so that they can be read, and else so that nothing is lost."""
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(value).decode()}
 
 
 def shown_bytes(value: bytes | None, *, full: bool) -> str:

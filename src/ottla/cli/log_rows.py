@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from ottla.cli.record_text import iso_time
 from ottla.log.aborted import unpack_entries
 from ottla.log.checkpoint import CorruptCheckpoint, parse_partition_metadata
 from ottla.log.errors import CorruptLog
@@ -30,7 +30,6 @@ Row = dict[str, Any]
 FAULT = "fault"
 EVERY_OFFSET = range(1 << 63)
 _BY_OFFSET = {Kind.OFFSET_INDEX, Kind.TIME_INDEX, Kind.ABORTED_INDEX}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def rows_of(
@@ -58,17 +57,6 @@ def _touches(row: Row, offsets: range) -> bool:
 
 def _fault(position: int | None, reason: str) -> Row:
     return {"type": FAULT, "position": position, "reason": reason}
-
-
-def iso_time(timestamp_ms: int) -> str | None:
-    """A time that people can read; None for none, and for one that no calendar has."""
-    if timestamp_ms < 0:
-        return None
-    try:
-        time = _EPOCH + timedelta(milliseconds=timestamp_ms)
-    except OverflowError:
-        return None
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _segment_rows(file: LogFile, offsets: range, with_records: bool, progress: Progress) -> Iterator[Row]:

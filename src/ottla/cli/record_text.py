@@ -11,9 +11,10 @@ import binascii
 import re
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+_EPOCH = datetime.fromtimestamp(0, UTC)
 FORMATS = ("text", "json", "hex", "base64")
 
 _AGO = re.compile(r"(\d+)(ms|s|m|h|d)")
@@ -93,3 +94,14 @@ def point_in_time(text: str) -> int:
             f"{text!r} is no time: milliseconds since 1970, 2026-01-31T12:00:00Z, or 90s, 10m, 2h, 7d ago"
         ) from None
     return round(moment.astimezone(UTC).timestamp() * 1000)
+
+
+def iso_time(timestamp_ms: int) -> str | None:
+    """A time that people can read; None for none, and for one that no calendar has."""
+    if timestamp_ms < 0:
+        return None
+    try:
+        moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        return None
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
