@@ -22,7 +22,6 @@ STEPS = st.one_of(
     st.tuples(st.just("replace"), NAMES, DATA, st.booleans()),
     st.tuples(st.just("rename"), NAMES, NAMES),
     st.tuples(st.just("remove"), NAMES),
-    st.tuples(st.just("open_existing"), NAMES),
     st.tuples(st.just("remove_folder"), st.just("inner")),
     st.tuples(st.just("make_folder"), st.just("inner")),
     st.tuples(st.just("sync_path"), NAMES),
@@ -50,8 +49,6 @@ def take_step(files: Files, root: str, kind: str, name: str, *rest: object) -> o
         if folder_of(name) != folder_of(str(rest[0])):
             return None
         return files.rename(path, f"{root}/{rest[0]}")  # type: ignore[func-returns-value]
-    if kind == "open_existing":
-        return files.open_existing(path).size_bytes
     return getattr(files, kind)(path, *rest)
 
 

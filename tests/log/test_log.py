@@ -178,7 +178,7 @@ def test_up_to_every_bound(bound: int) -> None:
 def test_outside_of_the_log(offset: int) -> None:
     log = filled()
     log.advance_high_watermark(20)
-    log.advance_log_start(4, 0)
+    log.advance_log_start(4)
     with pytest.raises(OffsetOutOfRange) as refused:
         log.read(offset, 100, EVERYTHING)
     assert refused.value.code == 1
@@ -365,9 +365,9 @@ def test_the_start_moves_up_to_the_high_watermark() -> None:
     log = filled()
     log.advance_high_watermark(10)
     with pytest.raises(OffsetOutOfRange):
-        log.advance_log_start(11, 0)
-    log.advance_log_start(5, 0)
-    log.advance_log_start(2, 0)
+        log.advance_log_start(11)
+    log.advance_log_start(5)
+    log.advance_log_start(2)
     assert log.log_start_offset == 5
     assert served_offsets(log) == list(range(4, 20))  # the batch that holds it is given whole
 

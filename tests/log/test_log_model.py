@@ -186,7 +186,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(part=PARTS, is_saved=st.booleans())
     def advance_log_start(self, part: float, is_saved: bool) -> None:
         self.log_start += round((self.high_watermark - self.log_start) * part)
-        self.log.advance_log_start(self.log_start, self.now_ms)
+        self.log.advance_log_start(self.log_start)
         self.furthest_start = max(self.furthest_start, self.log_start)
         if is_saved:
             self.saved_log_start = self.log_start

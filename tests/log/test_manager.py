@@ -81,7 +81,7 @@ def test_high_watermarks_and_log_starts_are_kept() -> None:
     log = manager.create("orders", 0, CONFIG, 0)
     put(log, 8)
     log.advance_high_watermark(6)
-    log.advance_log_start(5, 0)
+    log.advance_log_start(5)
     manager.close(0)
     again = opened(files).logs["orders", 0]
     assert (again.log_start_offset, again.high_watermark, again.end_offset) == (5, 6, 8)

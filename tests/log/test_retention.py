@@ -79,14 +79,14 @@ def test_time_and_size_count_only_where_the_policy_says_delete(policy: tuple[str
 @pytest.mark.parametrize("policy", [("delete",), ("compact",)])
 def test_segments_before_the_log_start_go_under_any_policy(policy: tuple[str, ...]) -> None:
     log = log_with(4, cleanup_policy=policy)
-    log.advance_log_start(2, 0)
+    log.advance_log_start(2)
     assert apply_retention(log, 0) == 2
     assert log.log_start_offset == 2
 
 
 def test_the_last_segment_with_the_log_start_in_it_stays() -> None:
     log = log_with(3)
-    log.advance_log_start(3, 0)
+    log.advance_log_start(3)
     assert expired_segments(log, 0) == 3
     log.remove_first(3, 0)
     assert [segment.base_offset for segment in log.segments] == [3]

@@ -21,7 +21,6 @@ class Metrics:
         self.received_bytes = 0
         self.produced_bytes = 0
         self.fetched_bytes = 0
-        self.refused_connections = 0
         self.throttled_ms: Counter[str] = Counter()  # by kind of quota
         self.failures = 0  # requests that met a bug
 

@@ -81,9 +81,6 @@ class Quotas:
         else:
             self._limits.pop(client, None)
 
-    def limits_of(self, client: str) -> dict[str, float]:
-        return dict(self._limits.get(client, {}))
-
     def clients(self) -> list[str]:
         return list(self._limits)
 

@@ -15,10 +15,6 @@ class Topic:
     partitions: list[Partition]
     overrides: dict[str, str]  # the configurations set for this topic, as they were written
 
-    @property
-    def is_internal(self) -> bool:
-        return self.name in ("__consumer_offsets", "__transaction_state")
-
 
 class Topics:
     def __init__(self) -> None:

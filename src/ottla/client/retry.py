@@ -17,11 +17,6 @@ class Patience:
         self._deadline = self._loop.time() + timeout_ms / 1000
         self._pause_ms: float = first_pause_ms
 
-    @property
-    def left_ms(self) -> int:
-        """Never negative."""
-        return max(0, round((self._deadline - self._loop.time()) * 1000))
-
     async def pause(self) -> bool:
         """Wait before the next attempt; False, at once, if there is no time for one."""
         pause_seconds = self._pause_ms * random.uniform(1 - _SPREAD, 1 + _SPREAD) / 1000

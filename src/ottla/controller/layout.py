@@ -102,10 +102,6 @@ def broker_config_path(node_id: int | None) -> str:
     return f"{BROKER_CONFIGS}/{DEFAULT_ENTITY if node_id is None else node_id}"
 
 
-def group_config_path(group: str) -> str:
-    return f"{GROUP_CONFIGS}/{sanitized(group)}"
-
-
 def sanitized(name: str | None) -> str:
     """A name that anybody may have chosen, as part of a path; None is the default of all names."""
     return DEFAULT_ENTITY if name is None else quote(name, safe="")

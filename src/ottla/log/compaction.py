@@ -114,7 +114,6 @@ class Compaction:
     def __init__(self, log: Log, work: Cleanable, now_ms: int, *, map_entries: int = MAP_ENTRIES) -> None:
         self.log = log
         self.read_bytes = 0
-        self.written_bytes = 0
         self.cleaned_up_to = work.first_dirty_offset
         self._work = work
         self._now_ms = now_ms
@@ -242,7 +241,6 @@ class Compaction:
                     position = new.append(kept)
                     max_timestamp = read_header(kept).max_timestamp
                     new.note_batch(position, len(kept), header.last_offset, max_timestamp)
-                    self.written_bytes += len(kept)
                 if self._slice_is_over(header.size, slice_bytes):
                     yield None
                     if self._abandon(new):

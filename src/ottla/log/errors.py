@@ -35,10 +35,6 @@ class StorageFailed(LogError):
     code = 56
 
 
-class InvalidRecord(LogError):
-    code = 87
-
-
 class StaleLeaderEpoch(LogError):
     """Records of a leader that has been replaced: the log never goes back to an earlier epoch."""
 

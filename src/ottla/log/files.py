@@ -52,8 +52,6 @@ class Files(Protocol):
     def open(self, path: str) -> File:
         """Open for reading and appending; made if it is missing."""
 
-    def open_existing(self, path: str) -> File: ...
-
     def make_folder(self, path: str) -> None: ...
 
     def sizes(self, folder: str) -> dict[str, int]:
@@ -146,9 +144,6 @@ class DiskFile:
 class DiskFiles:
     def open(self, path: str) -> DiskFile:
         return DiskFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
-
-    def open_existing(self, path: str) -> DiskFile:
-        return DiskFile(os.open(path, os.O_RDWR | os.O_CLOEXEC))
 
     def make_folder(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)

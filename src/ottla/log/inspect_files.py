@@ -78,8 +78,6 @@ class ReadOnlyFiles(DiskFiles):
     def open(self, path: str) -> DiskFile:
         return DiskFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
-    open_existing = open
-
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise OSError(errno.EROFS, "opened to be read only")
 

@@ -24,6 +24,8 @@ from ottla.log.snapshot import Snapshots
 from ottla.log.topic_config import TopicConfig
 from ottla.records.batch import (
     CONTROL,
+    PREFIX,
+    PREFIX_SIZE,
     BatchHeader,
     CorruptBatch,
     check_batch,
@@ -219,9 +221,10 @@ class Log:
     @staticmethod
     def _announced(records: memoryview, position: int) -> int:
         """How many bytes the batch at `position` says it has."""
-        if len(records) - position < 12:
-            return 12
-        return int.from_bytes(records[position + 8 : position + 12], signed=True) + 12
+        if len(records) - position < PREFIX_SIZE:
+            return PREFIX_SIZE
+        length: int = PREFIX.unpack_from(records, position)[1]
+        return length + PREFIX_SIZE
 
     def _checked_marker(self, batch: Buffer, header: BatchHeader) -> ControlMarker:
         marker = read_marker(batch)
@@ -415,8 +418,8 @@ class Log:
         self.recovery_point = min(self.recovery_point, end_offset)
         self._rolling.begin()
 
-    def advance_log_start(self, offset: int, now_ms: int) -> None:
-        """Let the log start at `offset`; segments that lie wholly before it go."""
+    def advance_log_start(self, offset: int) -> None:
+        """Let the log start at `offset`; retention removes the segments that lie wholly before it."""
         if offset <= self.log_start_offset:
             return
         if offset > self.high_watermark:

@@ -109,7 +109,7 @@ class Partition:
         target = self.log.high_watermark if offset == -1 else offset
         if target < 0:
             raise OffsetOutOfRange(f"offset {offset} cannot be the start of {self.name}")
-        self.log.advance_log_start(target, now_ms)
+        self.log.advance_log_start(target)
         return self.log.log_start_offset
 
     # Reading

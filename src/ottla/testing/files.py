@@ -291,9 +291,6 @@ class SimulatedFiles:
     def open(self, path: str) -> SimulatedFile:
         return SimulatedFile(self, path, self._made(path))
 
-    def open_existing(self, path: str) -> SimulatedFile:
-        return SimulatedFile(self, path, self._contents(path))
-
     def exists(self, path: str) -> bool:
         try:
             self._node(path)
