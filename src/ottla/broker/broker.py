@@ -23,6 +23,7 @@ from ottla.broker.topics import Topics
 from ottla.controller.layout import BrokerNode
 from ottla.controller.local_store import LocalStore
 from ottla.log.commit import GroupCommit, Round
+from ottla.log.errors import StorageFailed
 from ottla.log.files import Files
 from ottla.log.housekeeping import Housekeeping
 from ottla.log.manager import LogManager
@@ -151,6 +152,17 @@ class Broker:
         logger.exception("%s v%d from %r failed", header.api.name, header.version, header.client_id)
 
     # Waiting for the disk
+
+    def when_committed(
+        self, partition: Partition, end_offset: int, done: Callable[[StorageFailed | None], None]
+    ) -> None:
+        """Call back when what was appended below `end_offset` is kept as the durability asks, or cannot be."""
+        if not self.waits_for_disk:
+            done(None)
+            return
+        self._commit.wait_for(partition.log, end_offset, done)
+        if self._round is None:
+            self.loop.call_soon(self._sync)
 
     def when_on_disk(self, partitions: list[tuple[Partition, int]], done: Callable[[set[Partition]], None]) -> None:
         """Call back when each partition is on the disk up to its offset; with those that cannot be."""

@@ -12,6 +12,8 @@ from ottla.log.epochs import UNDEFINED
 from ottla.log.errors import LogError, OffsetOutOfRange
 from ottla.log.files import FileRange
 from ottla.log.log import Appended, Log
+from ottla.log.producers import Origin
+from ottla.records.batch import BatchHeader
 from ottla.records.validate import validate_produce
 from ottla.wire.errors import ErrorCode
 from ottla.wire.parts import Buffer
@@ -95,6 +97,12 @@ class Partition:
             return appended, appended.max_timestamp  # as Kafka answers, whoever stamped it
         self._grown(len(validated.batch))
         return appended, validated.log_append_time
+
+    def append(self, batch: bytearray, header: BatchHeader, now_ms: int, *, origin: Origin = Origin.CLIENT) -> Appended:
+        """Append a batch that was made here: a coordinator's records, or the end of a transaction."""
+        appended = self.log.append(batch, header, self.leader_epoch, now_ms, origin=origin)
+        self._grown(len(batch))
+        return appended
 
     def _grown(self, added_bytes: int) -> None:
         self.log.advance_high_watermark(self.log.end_offset)

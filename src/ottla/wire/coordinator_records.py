@@ -7,7 +7,7 @@ from typing import Any
 
 from ottla.wire.parts import Buffer
 from ottla.wire.schema import Message
-from ottla.wire.versioned import decode_body, decode_versioned, encode_prefixed, read_int16
+from ottla.wire.versioned import decode_body, decode_versioned, encode_prefixed, encode_versioned, read_int16
 
 _KEY_VERSION = 0
 _TYPE_BYTES = 2
@@ -35,3 +35,7 @@ class RecordTypes:
         """The value that belongs to a key. A tombstone is no value: do not ask."""
         _, value = self.types[self._type_of_key[type(key)]]
         return decode_versioned(value, data)
+
+    @staticmethod
+    def encode_value(value: Message | None, version: int) -> bytes | None:
+        return None if value is None else encode_versioned(value, version)

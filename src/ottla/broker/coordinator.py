@@ -1,0 +1,326 @@
+"""The shell of a coordinator: a machine for each partition of its topic, with a log, a clock and timers around it.
+
+A machine is made when its partition is first needed, or at the start of the broker if there is something in its log.
+Its log is replayed in slices between requests; until that is done, who asks is told to come again.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from ottla.coordinator.operation import NO_PRODUCER, Machine, Markers, Operation, Reply
+from ottla.coordinator.placement import partition_for
+from ottla.log.errors import LogError, StorageFailed
+from ottla.log.producers import Origin
+from ottla.records.batch import read_header
+from ottla.records.build import build_batch, read_marker
+from ottla.records.read import read_batches
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.loop import Timer
+    from ottla.replica.partition import Partition
+
+logger = logging.getLogger("ottla.broker")
+
+M = TypeVar("M", bound=Machine)
+LOADED_AT_ONCE_BYTES = 1 << 20
+
+
+class Shard(Generic[M]):
+    """One partition of a coordinator's topic, and the machine that its log remembers."""
+
+    def __init__(self, coordinator: Coordinator[M], partition: Partition) -> None:
+        self._coordinator = coordinator
+        self._broker = coordinator.broker
+        self.partition = partition
+        self.machine = coordinator.make_machine(partition)
+        self.is_loaded = False
+        self._timers: dict[Hashable, tuple[float, Timer]] = {}  # when each is due, and what looks after it
+        self._uncommitted: deque[tuple[int, Operation]] = deque()
+        self._loading: Iterator[None] | None = None
+
+    # Loading
+
+    def load(self) -> None:
+        """Replay the log: what is empty at once, the rest in slices."""
+        self._loading = self._replay_log()
+        if self.partition.log.end_offset == self.partition.log.log_start_offset:
+            for _ in self._loading:
+                pass
+        else:
+            self._broker.loop.call_soon(self._load_on)
+
+    def _load_on(self) -> None:
+        if self._loading is None:
+            return
+        try:
+            next(self._loading)
+        except StopIteration:
+            return
+        self._broker.loop.call_soon(self._load_on)
+
+    def _replay_log(self) -> Iterator[None]:
+        log, machine = self.partition.log, self.machine
+        offset = log.log_start_offset
+        while offset < log.high_watermark:
+            found = log.read(offset, LOADED_AT_ONCE_BYTES, log.high_watermark)
+            if found is None:
+                break
+            data = found.read()
+            for batch in read_batches(data, start_offset=offset, with_control=True):
+                header = batch.header
+                offset = header.next_offset
+                if header.is_control:
+                    if header.count:
+                        machine.replay_marker(header.producer_id, read_marker(batch.bytes).is_commit)
+                    continue
+                producer_id = header.producer_id if header.is_transactional else -1
+                for record in batch.records():
+                    self._replay(record.key, record.value, producer_id)
+            yield
+        self.is_loaded = True
+        self._loading = None
+        self.run(machine.loaded)
+
+    def _replay(self, key_bytes: bytes | None, value_bytes: bytes | None, producer_id: int) -> None:
+        types = self.machine.record_types
+        key = types.decode_key(key_bytes) if key_bytes else None
+        if key is not None:
+            value = None if value_bytes is None else types.decode_value(key, value_bytes)
+            self.machine.replay(key, value, producer_id)
+
+    def replay_marker(self, producer_id: int, is_commit: bool) -> None:
+        """A marker was appended to this partition."""
+        if self.is_loaded:
+            self.machine.replay_marker(producer_id, is_commit)
+
+    # Running
+
+    def run(self, event: Callable[[Operation], None], producer: tuple[int, int] = NO_PRODUCER) -> bool:
+        """Let the machine deal with one event; whether that went well."""
+        operation = Operation(self.machine, self._broker.clock_ms(), producer)
+        try:
+            event(operation)
+            if operation.records:
+                self._append(operation)
+        except LogError as failure:
+            logger.warning("%s cannot be written: %s", self.partition.name, failure)
+            self._start_over(operation, ErrorCode(failure.code))
+            return False
+        except Exception:
+            logger.exception("the coordinator of %s failed", self.partition.name)
+            self._start_over(operation, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return False
+        self._set_timers(operation)
+        self._commit(operation)
+        return True
+
+    def _append(self, operation: Operation) -> None:
+        types = self.machine.record_types
+        producer_id, producer_epoch = operation.producer
+        is_transactional = producer_id >= 0
+        batch = build_batch(
+            [types.encode_value(record.value, record.version) for record in operation.records],
+            keys=[types.encode_key(record.key) for record in operation.records],
+            timestamp=operation.now_ms,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=0 if is_transactional else -1,
+            is_transactional=is_transactional,
+        )
+        self.partition.append(batch, read_header(batch), operation.now_ms, origin=Origin.COORDINATOR)
+
+    def _commit(self, operation: Operation) -> None:
+        """Answer now if all that was written is committed, or else behind those who wait for that."""
+        if not (operation.answers or operation.markers):
+            return
+        if not operation.records and not self._uncommitted:
+            self._finish(operation)
+            return
+        end_offset = self.partition.log.end_offset
+        self._uncommitted.append((end_offset, operation))
+        self._broker.when_committed(self.partition, end_offset, functools.partial(self._committed, end_offset))
+
+    def _committed(self, end_offset: int, failure: StorageFailed | None) -> None:
+        if failure is not None:
+            self._start_over(None, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return
+        while self._uncommitted and self._uncommitted[0][0] <= end_offset:
+            self._finish(self._uncommitted.popleft()[1])
+
+    def _finish(self, operation: Operation) -> None:
+        for reply, response in operation.answers:
+            reply.send(response)
+        for markers in operation.markers:
+            self._coordinator.send_markers(self, markers)
+
+    # Timers
+
+    def _set_timers(self, operation: Operation) -> None:
+        for name, delay_ms in operation.timers.items():
+            if delay_ms is None:
+                known = self._timers.pop(name, None)
+                if known is not None:
+                    known[1].cancel()
+            else:
+                self._set_timer(name, self._broker.loop.now() + delay_ms / 1000)
+
+    def _set_timer(self, name: Hashable, due: float) -> None:
+        """Move it by what is noted of it where that is possible: most timers are set anew long before they are due."""
+        known = self._timers.get(name)
+        if known is not None:
+            timer = known[1]
+            if timer.due <= due:
+                self._timers[name] = (due, timer)
+                return
+            timer.cancel()
+        self._timers[name] = (due, self._broker.loop.call_at(due, functools.partial(self._due, name)))
+
+    def _due(self, name: Hashable) -> None:
+        due, _ = self._timers.pop(name)
+        if due > self._broker.loop.now():
+            self._set_timer(name, due)
+        else:
+            self.run(lambda operation: self.machine.expired(operation, name))
+
+    # The end
+
+    def _start_over(self, failed: Operation | None, code: ErrorCode) -> None:
+        """What was written did not last: forget everything that followed from it, and load again."""
+        self.resign(code, failed)
+        self._coordinator.forget(self)
+
+    def resign(self, code: ErrorCode, failed: Operation | None = None) -> None:
+        self._loading = None
+        for _, timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        operations = [operation for _, operation in self._uncommitted]
+        self._uncommitted.clear()
+        if failed is not None:
+            operations.append(failed)
+        for operation in operations:
+            for reply, _ in operation.answers:
+                reply.refuse(code)
+        for reply in self.machine.resigned():
+            reply.refuse(ErrorCode.NOT_COORDINATOR)
+
+
+class Coordinator(Generic[M]):
+    """One kind of coordinator on this broker."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        topic: str,
+        make_machine: Callable[[Partition], M],
+        settings: Callable[[], CreatableTopic],
+        send_markers: Callable[[Shard[M], Markers], None] | None = None,
+    ) -> None:
+        """`settings`: how the topic is to be made when it is first needed."""
+        self.broker = broker
+        self.topic = topic
+        self.make_machine = make_machine
+        self._settings = settings
+        self._send_markers = send_markers
+        self._shards: dict[int, Shard[M]] = {}
+
+    def start(self) -> None:
+        """Load what there is to load."""
+        topic = self.broker.topics.by_name.get(self.topic)
+        for partition in topic.partitions if topic is not None else ():
+            if partition.log.end_offset > partition.log.log_start_offset:
+                self._shard(partition)
+
+    def ensure_topic(self) -> int:
+        """Make the topic if it is not there; how many partitions it has, 0 if it cannot be made."""
+        topic = self.broker.topics.by_name.get(self.topic)
+        if topic is None:
+            self.broker.catalog.create_topics([self._settings()])
+            topic = self.broker.topics.by_name.get(self.topic)
+        return len(topic.partitions) if topic is not None else 0
+
+    def partition_of(self, name: str) -> int:
+        """The partition that keeps a group or a transactional id; the topic is made if it has to be."""
+        count = self.ensure_topic()
+        return partition_for(name, count) if count else -1
+
+    def submit(
+        self,
+        name: str,
+        reply: Reply,
+        event: Callable[[M, Operation], None],
+        producer: tuple[int, int] = NO_PRODUCER,
+    ) -> None:
+        """Let the machine that keeps `name` deal with a request, which is refused if none can."""
+        partition = self.broker.topics.partition(self.topic, self.partition_of(name))
+        if partition is None:
+            reply.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return
+        shard = self._shard(partition)
+        if not shard.is_loaded:
+            reply.refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            return
+        machine = shard.machine
+        # A failure refuses who was to be answered; if this one was not among them yet, it is refused here.
+        if not shard.run(lambda operation: event(machine, operation), producer):
+            reply.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def shard_of(self, partition_index: int) -> Shard[M] | None:
+        """The machine of a partition, if there is one at the moment."""
+        return self._shards.get(partition_index)
+
+    def shards(self) -> list[Shard[M]]:
+        """Those that are at work."""
+        return [shard for shard in self._shards.values() if shard.is_loaded]
+
+    @property
+    def is_loading(self) -> bool:
+        return any(not shard.is_loaded for shard in self._shards.values())
+
+    def _shard(self, partition: Partition) -> Shard[M]:
+        shard = self._shards.get(partition.index)
+        if shard is not None and shard.partition is not partition:  # the topic was deleted and made again
+            shard.resign(ErrorCode.NOT_COORDINATOR)
+            shard = None
+        if shard is None:
+            shard = self._shards[partition.index] = Shard(self, partition)
+            shard.load()
+        return shard
+
+    def send_markers(self, shard: Shard[M], markers: Markers) -> None:
+        assert self._send_markers is not None, "only a coordinator of transactions sends markers"
+        self._send_markers(shard, markers)
+
+    def forget(self, shard: Shard[M]) -> None:
+        """Load this one again when it is next needed: at once, for it has timers to keep."""
+        if self._shards.get(shard.partition.index) is shard:
+            del self._shards[shard.partition.index]
+            self.broker.loop.call_soon(lambda: self._reload(shard.partition))
+
+    def _reload(self, partition: Partition) -> None:
+        if self.broker.topics.partition(self.topic, partition.index) is partition:
+            self._shard(partition)
+
+    def stop(self) -> None:
+        for shard in self._shards.values():
+            shard.resign(ErrorCode.NOT_COORDINATOR)
+        self._shards.clear()
+
+
+def coordinator_topic(name: str, partitions: int, replication_factor: int, **configs: str) -> CreatableTopic:
+    """How a coordinator's topic is made; setting names with underscores for dots."""
+    return CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replication_factor,
+        assignments=[],
+        configs=[CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()],
+    )

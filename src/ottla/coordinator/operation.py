@@ -1,0 +1,108 @@
+"""What one event does to a coordinator: the records it writes, the answers it gives, the timers it sets.
+
+A machine changes its lasting state only through `Operation.write`, which replays the record at once, so that what
+follows sees it. The shell appends all records of an operation as one batch and gives the answers when the batch is
+committed. If the append fails, the machine is thrown away and loaded from its log again, and the answers become
+refusals: nobody was told of what did not last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import NamedTuple, Protocol
+
+from ottla.wire.coordinator_records import RecordTypes
+from ottla.wire.errors import ErrorCode
+from ottla.wire.schema import Message, Response
+
+NO_PRODUCER = (-1, -1)
+
+
+class Reply:
+    """The way back to who asked: now, in a later operation, or as a refusal if the coordinator goes away."""
+
+    __slots__ = ("_refusal", "_send")
+
+    def __init__(self, send: Callable[[Response], None], refusal: Callable[[ErrorCode], Response]) -> None:
+        self._send: Callable[[Response], None] | None = send
+        self._refusal = refusal
+
+    def send(self, response: Response) -> None:
+        """Only the first answer counts: what fails later has nothing more to say."""
+        send, self._send = self._send, None
+        if send is not None:
+            send(response)
+
+    def refuse(self, code: ErrorCode) -> None:
+        self.send(self._refusal(code))
+
+
+class Written(NamedTuple):
+    """A record as a machine writes it; without a value it takes away what was written under its key."""
+
+    key: Message
+    value: Message | None
+    version: int
+
+
+class Markers(NamedTuple):
+    """The end of a transaction, to be written to each of its partitions."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    coordinator_epoch: int
+    partitions: list[tuple[str, int]]
+
+
+class Machine(Protocol):
+    """State that a log remembers, of one partition of a coordinator's topic."""
+
+    record_types: RecordTypes
+
+    def replay(self, key: Message, value: Message | None, producer_id: int) -> None:
+        """Apply one record; of a transaction, if a producer wrote it: then it counts once that has committed."""
+
+    def replay_marker(self, producer_id: int, is_commit: bool) -> None:
+        """A transaction that wrote records here has ended."""
+
+    def loaded(self, operation: Operation) -> None:
+        """Everything in the log was replayed: set timers, and go on with what was under way."""
+
+    def expired(self, operation: Operation, timer: Hashable) -> None:
+        """A timer that this machine set is due."""
+
+    def resigned(self) -> list[Reply]:
+        """Those who wait for an answer, for this machine will not give it any more."""
+
+
+class Operation:
+    def __init__(self, machine: Machine, now_ms: int, producer: tuple[int, int] = NO_PRODUCER) -> None:
+        """`producer`: the id and epoch in whose transaction the records are written."""
+        self._machine = machine
+        self.now_ms = now_ms
+        self.producer = producer
+        self.records: list[Written] = []
+        self.answers: list[tuple[Reply, Response]] = []
+        self.timers: dict[Hashable, int | None] = {}  # in how many milliseconds; None: not any more
+        self.markers: list[Markers] = []
+
+    def write(self, key: Message, value: Message | None, version: int = 0) -> None:
+        self.records.append(Written(key, value, version))
+        self._machine.replay(key, value, self.producer[0])
+
+    def answer(self, reply: Reply, response: Response) -> None:
+        """Answer when all that this operation writes is committed."""
+        self.answers.append((reply, response))
+
+    def set_timer(self, timer: Hashable, delay_ms: int) -> None:
+        """Call `expired` in so long; a timer that was set before under the same name is set anew."""
+        self.timers[timer] = delay_ms
+
+    def cancel_timer(self, timer: Hashable) -> None:
+        self.timers[timer] = None
+
+    def send_markers(self, markers: Markers) -> None:
+        """End a transaction in its partitions, once what this operation writes is committed."""
+        self.markers.append(markers)
