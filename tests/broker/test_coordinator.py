@@ -1,0 +1,269 @@
+"""The shell of a coordinator, around a machine that only counts: appends, commits, timers, loading, starting over."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Hashable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.broker.broker import Broker
+from ottla.broker.coordinator import Coordinator, coordinator_topic
+from ottla.broker.loop import Loop
+from ottla.coordinator.operation import Operation, Reply
+from ottla.log.errors import StorageFailed
+from ottla.log.files import DiskFiles
+from ottla.replica.partition import Partition
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.delete_topics import DeleteTopicState
+from ottla.wire.messages.heartbeat import HeartbeatResponse
+from ottla.wire.messages.transaction_records import TRANSACTION_RECORDS, TransactionLogKey, TransactionLogValue
+from ottla.wire.schema import Message
+from ottla.wire.uuids import ZERO_UUID
+
+TOPIC = "__counts"
+
+
+class Counter:
+    """Counts by name; what a transaction counts is added when it commits."""
+
+    record_types = TRANSACTION_RECORDS
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.pending: dict[int, list[str]] = {}
+        self.waiting: list[Reply] = []
+        self.expirations: list[Hashable] = []
+        self.times_loaded = 0
+
+    def replay(self, key: Message, value: Message | None, producer_id: int) -> None:
+        assert isinstance(key, TransactionLogKey)
+        if value is None:
+            self.counts.pop(key.transactional_id, None)
+        elif producer_id >= 0:
+            self.pending.setdefault(producer_id, []).append(key.transactional_id)
+        else:
+            assert isinstance(value, TransactionLogValue)
+            self.counts[key.transactional_id] = value.producer_id
+
+    def replay_marker(self, producer_id: int, is_commit: bool) -> None:
+        for name in self.pending.pop(producer_id, []):
+            if is_commit:
+                self.counts[name] = self.counts.get(name, 0) + 1
+
+    def loaded(self, operation: Operation) -> None:
+        self.times_loaded += 1
+
+    def expired(self, operation: Operation, timer: Hashable) -> None:
+        self.expirations.append(timer)
+
+    def resigned(self) -> list[Reply]:
+        return self.waiting
+
+    # Events
+
+    def count(self, operation: Operation, reply: Reply, name: str) -> None:
+        value = TransactionLogValue(
+            producer_id=self.counts.get(name, 0) + 1,
+            producer_epoch=0,
+            transaction_timeout_ms=0,
+            transaction_status=0,
+            transaction_partitions=None,
+            transaction_last_update_timestamp_ms=0,
+            transaction_start_timestamp_ms=0,
+        )
+        operation.write(TransactionLogKey(transactional_id=name), value)
+        operation.answer(reply, HeartbeatResponse(throttle_time_ms=self.counts.get(name, 0), error_code=0))
+
+    def look(self, operation: Operation, reply: Reply, name: str) -> None:
+        operation.answer(reply, HeartbeatResponse(throttle_time_ms=self.counts.get(name, 0), error_code=0))
+
+
+class Counting:
+    """A broker without network, a coordinator of counts, and the answers it gave."""
+
+    def __init__(self, folder: Path, *, syncs: bool = False) -> None:
+        self.loop = Loop()
+        self.broker = Broker(self.loop, DiskFiles(), str(folder), syncs=syncs)
+        self.broker.open()
+        self.coordinator = Coordinator(
+            self.broker, TOPIC, lambda _partition: Counter(), lambda: coordinator_topic(TOPIC, 3, 1)
+        )
+        self.coordinator.start()
+        self.answers: list[Any] = []
+
+    def reply(self) -> Reply:
+        return Reply(self.answers.append, lambda code: HeartbeatResponse(error_code=code))
+
+    def count(self, name: str, producer: tuple[int, int] = (-1, -1)) -> None:
+        reply = self.reply()
+        self.coordinator.submit(name, reply, lambda machine, operation: machine.count(operation, reply, name), producer)
+
+    def look(self, name: str) -> None:
+        reply = self.reply()
+        self.coordinator.submit(name, reply, lambda machine, operation: machine.look(operation, reply, name))
+
+    def partition(self, name: str) -> Partition:
+        found = self.broker.topics.partition(TOPIC, self.coordinator.partition_of(name))
+        assert found is not None
+        return found
+
+    def machine(self, name: str) -> Counter:
+        shard = self.coordinator.shard_of(self.coordinator.partition_of(name))
+        assert shard is not None
+        return shard.machine
+
+    def run_until_loaded(self) -> None:
+        while self.coordinator.is_loading:
+            self.loop.run_once()
+
+    def stop(self) -> None:
+        self.coordinator.stop()
+        self.broker.stop()
+        self.loop.close()
+
+
+@pytest.fixture
+def counting(tmp_path: Path) -> Iterator[Counting]:
+    counting = Counting(tmp_path)
+    yield counting
+    counting.stop()
+
+
+def codes(answers: list[Any]) -> list[int]:
+    return [answer.error_code for answer in answers]
+
+
+def test_the_topic_is_made_when_it_is_first_needed(counting: Counting) -> None:
+    assert TOPIC not in counting.broker.topics.by_name
+    counting.count("a")
+    assert len(counting.broker.topics.by_name[TOPIC].partitions) == 3
+    assert [answer.throttle_time_ms for answer in counting.answers] == [1]
+
+
+def test_an_operation_is_one_batch_in_the_log(counting: Counting) -> None:
+    counting.count("a")
+    counting.count("a")
+    log = counting.partition("a").log
+    assert log.end_offset == log.high_watermark == 2
+
+
+def test_a_read_writes_nothing(counting: Counting) -> None:
+    counting.look("a")
+    assert codes(counting.answers) == [0]
+    assert counting.partition("a").log.end_offset == 0
+
+
+def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
+    first = Counting(tmp_path)
+    for name in ("a", "b", "a", "c"):
+        first.count(name)
+    first.stop()
+    second = Counting(tmp_path)
+    try:
+        second.look("a")
+        assert codes(second.answers) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+        second.run_until_loaded()
+        for name in ("a", "b", "c"):
+            second.look(name)
+        assert [answer.throttle_time_ms for answer in second.answers[1:]] == [2, 1, 1]
+        assert second.machine("a").times_loaded == 1
+    finally:
+        second.stop()
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_records_of_a_transaction_count_when_it_ends(tmp_path: Path, is_commit: bool) -> None:
+    first = Counting(tmp_path)
+    first.count("a", producer=(7, 0))
+    first.look("a")
+    assert [answer.throttle_time_ms for answer in first.answers] == [0, 0]
+    first.stop()
+    second = Counting(tmp_path)
+    try:
+        second.run_until_loaded()
+        shard = second.coordinator.shard_of(second.partition("a").index)
+        assert shard is not None
+        shard.replay_marker(7, is_commit)
+        second.look("a")
+        assert [answer.throttle_time_ms for answer in second.answers] == [1 if is_commit else 0]
+    finally:
+        second.stop()
+
+
+def test_answers_wait_for_the_disk_and_keep_their_order(tmp_path: Path) -> None:
+    counting = Counting(tmp_path, syncs=True)
+    try:
+        counting.count("a")
+        counting.look("a")
+        assert counting.answers == []  # a reader may not see what could still be lost
+        while len(counting.answers) < 2:
+            counting.loop.run_once()
+        assert [answer.throttle_time_ms for answer in counting.answers] == [1, 1]
+        assert counting.partition("a").log.recovery_point == 1
+    finally:
+        counting.stop()
+
+
+def test_a_failed_append_refuses_and_starts_over(counting: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+    counting.count("a")
+    failed_machine = counting.machine("a")
+    waiting = counting.reply()
+    failed_machine.waiting.append(waiting)
+
+    def full(*_arguments: object, **_options: object) -> None:
+        raise StorageFailed(f"{errno.ENOSPC}: no space is left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(counting.partition("a").log, "append", full)
+        counting.count("a")
+    assert codes(counting.answers) == [0, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR]
+    counting.loop.run_once()
+    counting.run_until_loaded()
+    assert counting.machine("a") is not failed_machine
+    counting.count("a")
+    assert counting.answers[-1].throttle_time_ms == 2  # what was refused left no trace
+
+
+def test_a_mistake_in_a_machine_refuses_and_starts_over(counting: Counting) -> None:
+    counting.count("a")
+
+    def wrong(machine: Counter, operation: Operation) -> None:
+        machine.counts["a"] = 1000
+        raise ZeroDivisionError
+
+    counting.coordinator.submit("a", counting.reply(), wrong)
+    assert codes(counting.answers) == [0, ErrorCode.UNKNOWN_SERVER_ERROR]
+    counting.loop.run_once()
+    counting.run_until_loaded()
+    counting.look("a")
+    assert counting.answers[-1].throttle_time_ms == 1
+
+
+def test_timers_can_be_moved_both_ways_and_cancelled(counting: Counting) -> None:
+    counting.look("a")
+    shard = counting.coordinator.shard_of(counting.partition("a").index)
+    assert shard is not None
+
+    def set_all(operation: Operation) -> None:
+        for name in ("kept", "later", "sooner", "gone"):
+            operation.set_timer(name, 60_000 if name == "sooner" else 0)
+
+    shard.run(set_all)
+    shard.run(lambda operation: operation.set_timer("later", 60_000))
+    shard.run(lambda operation: operation.set_timer("sooner", 1))
+    shard.run(lambda operation: operation.cancel_timer("gone"))
+    while len(shard.machine.expirations) < 2:
+        counting.loop.run_once()
+    counting.loop.call_later(0.002, lambda: None)
+    counting.loop.run_once()
+    assert shard.machine.expirations == ["kept", "sooner"]
+
+
+def test_a_topic_that_was_deleted_begins_anew(counting: Counting) -> None:
+    counting.count("a")
+    counting.broker.catalog.delete_topics([DeleteTopicState(name=TOPIC, topic_id=ZERO_UUID)])
+    counting.look("a")
+    assert [answer.throttle_time_ms for answer in counting.answers] == [1, 0]
