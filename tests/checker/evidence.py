@@ -1,0 +1,158 @@
+"""What a history proves: where each value is, what was read, and which transactions took place."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tests.checker.history import (
+    Assigned,
+    EndSeen,
+    Event,
+    Isolation,
+    OffsetCommitted,
+    Outcome,
+    Place,
+    Polled,
+    Positioned,
+    Revoked,
+    SendEnded,
+    SendInvoked,
+    Step,
+    TransactionStep,
+)
+
+
+class Sighting(NamedTuple):
+    """A value at an offset, as an acknowledgement or a reader told it."""
+
+    place: Place
+    offset: int
+    value: str
+
+
+class Stretch(NamedTuple):
+    """Offsets that a reader went over in one poll, and what it was given of them."""
+
+    poll: Polled
+    start: int
+
+    @property
+    def offsets(self) -> range:
+        return range(self.start, self.poll.next_offset)
+
+
+@dataclass(slots=True)
+class Transaction:
+    sends: list[SendInvoked] = field(default_factory=list)
+    commit_invoked_ns: int | None = None
+    commit_ok_ns: int | None = None
+    is_aborted: bool = False
+    offsets: list[OffsetCommitted] = field(default_factory=list)
+
+
+class Evidence:
+    def __init__(self, history: Sequence[Event]) -> None:
+        self.sends: dict[str, SendInvoked] = {}
+        self.acknowledged: dict[str, SendEnded] = {}
+        self.transactions: defaultdict[str, Transaction] = defaultdict(Transaction)
+        self.stretches: list[Stretch] = []
+        self.backward: list[tuple[Polled, int]] = []
+        """Polls that went behind the position where their reader was."""
+        self.seen_committed: set[str] = set()
+        self.seen: set[str] = set()
+        self.assigned: list[Assigned] = []
+        self.commits: list[OffsetCommitted] = []
+        """Those outside of transactions that were acknowledged."""
+        self.ends: list[EndSeen] = []
+        self._positions: dict[tuple[str, Place], int] = {}
+        for event in history:
+            self._add(event)
+        self.logs: defaultdict[Place, dict[int, str]] = defaultdict(dict)
+        for sighting in self.sightings():
+            self.logs[sighting.place].setdefault(sighting.offset, sighting.value)
+
+    def sightings(self) -> Iterator[Sighting]:
+        for value, ended in self.acknowledged.items():
+            if value in self.sends:
+                yield Sighting(self.sends[value].place, ended.offset, value)
+        for poll in (stretch.poll for stretch in self.stretches):
+            for offset, value in poll.records:
+                yield Sighting(poll.place, offset, value)
+
+    def transaction_of(self, value: str) -> Transaction | None:
+        sent = self.sends.get(value)
+        return None if sent is None or sent.transaction is None else self.transactions[sent.transaction]
+
+    def is_committed(self, transaction: Transaction) -> bool:
+        """A commit without an answer took place if a reader of what is committed was given some of it."""
+        if transaction.commit_ok_ns is not None:
+            return True
+        if transaction.is_aborted or transaction.commit_invoked_ns is None:
+            return False
+        return any(sent.value in self.seen_committed for sent in transaction.sends)
+
+    def may_be_committed(self, transaction: Transaction) -> bool:
+        return transaction.commit_invoked_ns is not None and not transaction.is_aborted
+
+    def is_visible(self, value: str, isolation: Isolation) -> bool:
+        """Whether a reader that goes over the value must be given it."""
+        transaction = self.transaction_of(value)
+        return isolation is Isolation.UNCOMMITTED or transaction is None or self.is_committed(transaction)
+
+    def _add(self, event: Event) -> None:
+        match event:
+            case SendInvoked():
+                self.sends[event.value] = event
+                if event.transaction is not None:
+                    self.transactions[event.transaction].sends.append(event)
+            case SendEnded(outcome=Outcome.OK):
+                self.acknowledged[event.value] = event
+            case Polled():
+                self._add_poll(event)
+            case Positioned():
+                self._positions[event.process, event.place] = event.offset
+            case Assigned():
+                self._positions[event.process, event.place] = event.offset
+                self.assigned.append(event)
+            case Revoked():
+                self._positions.pop((event.process, event.place), None)
+            case TransactionStep():
+                _add_step(self.transactions[event.transaction], event)
+            case OffsetCommitted():
+                self._add_commit(event)
+            case EndSeen():
+                self.ends.append(event)
+
+    def _add_poll(self, poll: Polled) -> None:
+        position = self._positions.get((poll.process, poll.place))
+        first = poll.records[0][0] if poll.records else poll.next_offset
+        start = first if position is None else position
+        offsets = [offset for offset, _value in poll.records]
+        if first < start or offsets != sorted(set(offsets)):
+            self.backward.append((poll, start))
+        self.stretches.append(Stretch(poll, start))
+        self._positions[poll.process, poll.place] = poll.next_offset
+        values = {value for _offset, value in poll.records}
+        self.seen |= values
+        if poll.isolation is Isolation.COMMITTED:
+            self.seen_committed |= values
+
+    def _add_commit(self, event: OffsetCommitted) -> None:
+        if event.transaction is not None:
+            if event.outcome is not Outcome.FAILED:
+                self.transactions[event.transaction].offsets.append(event)
+        elif event.outcome is Outcome.OK:
+            self.commits.append(event)
+
+
+def _add_step(transaction: Transaction, event: TransactionStep) -> None:
+    match event.step, event.outcome:
+        case Step.COMMIT, Outcome.INVOKED:
+            transaction.commit_invoked_ns = event.at_ns
+        case Step.COMMIT, Outcome.OK:
+            transaction.commit_ok_ns = event.at_ns
+        case (Step.COMMIT, Outcome.FAILED) | (Step.ABORT, Outcome.OK):
+            transaction.is_aborted = True
