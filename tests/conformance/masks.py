@@ -58,8 +58,31 @@ UNORDERED = {
     "OffsetForLeaderEpoch": {"topics", "partitions"},
     "DescribeClientQuotas": {"entries", "entity", "values"},
     "AlterClientQuotas": {"entries", "entity"},
+    "JoinGroup": {"members"},
+    "OffsetCommit": {"topics", "partitions"},
+    "OffsetFetch": {"groups", "topics", "partitions"},
+    "OffsetDelete": {"topics", "partitions"},
+    "ListGroups": {"groups"},
+    "DescribeGroups": {"groups", "members"},
+    "DeleteGroups": {"results"},
+    "ConsumerGroupHeartbeat": {"topic_partitions"},
+    "ConsumerGroupDescribe": {"groups", "members", "topic_partitions", "subscribed_topic_names"},
+    "AddPartitionsToTxn": {
+        "results_by_transaction",
+        "topic_results",
+        "results_by_topic_v3_and_below",
+        "results_by_partition",
+    },
+    "TxnOffsetCommit": {"topics", "partitions"},
+    "WriteTxnMarkers": {"markers", "topics", "partitions"},
+    "ListTransactions": {"transaction_states", "unknown_state_filters"},
+    "DescribeTransactions": {"transaction_states", "topics", "partitions"},
+    "DescribeProducers": {"topics", "partitions", "active_producers"},
 }
 """Lists that Kafka gives in the order of a hash table, by API and field. Entries of the same topic are made one."""
+
+GENERATED_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|^[\w\-]{22}$")
+"""What a broker makes up in the id of a member."""
 
 _MILLISECONDS = re.compile(r"-?\b\d{13,19}\b")
 _PORT = re.compile(r"127\.0\.0\.1:\d+")

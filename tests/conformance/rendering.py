@@ -8,11 +8,23 @@ from typing import Any, TypeAlias
 from ottla.records.batch import CorruptBatch, check_batch
 from ottla.records.read import read_batches
 from ottla.wire.schema import Response, Struct
-from tests.conformance.masks import OUR_OWN_PLACE, UNORDERED, masked_id, masked_ids_in_text, masked_number, masked_text
+from tests.conformance.masks import (
+    GENERATED_ID,
+    OUR_OWN_PLACE,
+    UNORDERED,
+    masked_id,
+    masked_ids_in_text,
+    masked_number,
+    masked_text,
+)
 
 Json: TypeAlias = Any
 
 WIDTH = 120
+SORTED_BY = (
+    "name", "topic", "topic_name", "topic_id", "index", "partition", "partition_index", "resource_name",
+    "group_id", "member_id", "transactional_id",
+)  # fmt: skip
 PARTITION_LISTS = ("partitions", "partition_responses")
 
 
@@ -23,15 +35,29 @@ class Rendering:
         self.token = token
         self.topic_labels: dict[bytes, str] = {}
         """By topic id, for the topics that the exchange has made."""
+        self._members: dict[str, str] = {}
+        """Ids that a broker gave to members, as they are shown."""
+        self._producers: dict[int, str] = {}
+
+    def learn(self, response: Response, connection: str) -> None:
+        """Ids that a broker makes are shown by the connection, or the number, of whoever got them first."""
+        found = GENERATED_ID.search(getattr(response, "member_id", None) or "")
+        if found and found[0] not in self._members and self.token not in found[0]:
+            count = sum(shown.startswith(f"<{connection}") for shown in self._members.values())
+            self._members[found[0]] = f"<{connection} {count + 1}>" if count else f"<{connection}>"
+        producer_id = getattr(response, "producer_id", -1)
+        if producer_id >= 0:
+            self._producers.setdefault(producer_id, f"<producer {len(self._producers) + 1}>")
 
     def response(self, response: Response, version: int) -> dict[str, Json]:
         return self._struct(response, version, UNORDERED.get(response.api.name, set()))
 
     def _struct(self, struct: Struct, version: int, unordered: set[str]) -> dict[str, Json]:
         rendered = {
-            field: self._value(field, getattr(struct, field), version, unordered)
-            for field, (_, options) in struct.declared.items()
+            field: self._blob(value) if "Bytes" in kind and value else self._value(field, value, version, unordered)
+            for field, (kind, options) in struct.declared.items()
             if version in options.versions
+            for value in [getattr(struct, field)]
         }
         if rendered.get("name") in OUR_OWN_PLACE and rendered.get("value"):
             rendered["value"] = "<place>"
@@ -45,13 +71,29 @@ class Rendering:
             return sorted(_merged(rendered), key=_sort_key) if field in unordered else rendered
         if isinstance(value, memoryview):
             return self._records(value)
+        if value == b"":
+            return ""
         if isinstance(value, bytes):
             return masked_id(value, self.topic_labels)
         if isinstance(value, str):
-            return masked_ids_in_text(masked_text(field, value, self.token), self.topic_labels)
+            return self._string(field, value)
         if isinstance(value, bool) or not isinstance(value, int):
             return value
+        return self._number(field, value)
+
+    def _string(self, field: str, value: str) -> str:
+        for member_id, shown in self._members.items():
+            value = value.replace(member_id, shown)
+        return masked_ids_in_text(masked_text(field, value, self.token), self.topic_labels)
+
+    def _number(self, field: str, value: int) -> int | str:
+        if field == "producer_id" and value in self._producers:
+            return self._producers[value]
         return masked_number(field, value)
+
+    def _blob(self, value: bytes) -> str:
+        """Of what members say to each other through the broker."""
+        return self._string("", value.decode(errors="backslashreplace"))
 
     def _records(self, records: memoryview) -> Json:
         """Batches with their records: codecs may compress the same records to other bytes."""
@@ -67,7 +109,7 @@ class Rendering:
             header = batch.header._asdict()
             for field in ("length", "crc"):
                 del header[field]
-            header = {field: masked_number(field, number) for field, number in header.items()}
+            header = {field: self._number(field, number) for field, number in header.items()}
             header["records"] = [
                 [
                     record.offset,
@@ -111,11 +153,11 @@ def _text(value: bytes | None) -> str | None:
 def _sort_key(rendered: Json) -> str:
     """Of structs that are alike, the name or the number comes first in the declaration, or nearly."""
     if isinstance(rendered, dict):
-        for field in ("name", "topic", "topic_id", "index", "partition", "partition_index", "resource_name"):
+        for field in SORTED_BY:
             if rendered.get(field) is not None:
                 value = rendered[field]
                 return f"{value:>12}" if isinstance(value, int) else f"{value} {json.dumps(rendered)}"
-    return json.dumps(rendered)
+    return f"{rendered:>12}" if isinstance(rendered, int) else json.dumps(rendered)
 
 
 def pretty(value: Json, indent: int = 0, lead: int = 0) -> str:

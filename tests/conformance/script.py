@@ -15,6 +15,7 @@ from ottla.wire.frames import encode_request
 from ottla.wire.header import read_correlation_id, response_body_position
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -28,6 +29,8 @@ ANSWER_SECONDS = 10.0
 SETTLE_SECONDS = 10.0
 TIMESTAMP_MS = 1_700_000_000_000
 """Of all records that an exchange does not give another."""
+NAMES = ("name", "topic", "resource_name", "group_id", "transactional_id")
+"""Fields that say whose an element of a list is."""
 
 
 class PreparationFailed(Exception):
@@ -62,6 +65,7 @@ class Script:
         """Of every request sent, in preparation too."""
         self.token = token
         self._address = address
+        self._labels: set[str] = set()
         self._rendering = Rendering(token)
         self._connections: dict[str, Connection] = {}
         self._correlation_id = 0
@@ -147,27 +151,60 @@ class Script:
         self._connection(on).send([data])
 
     def settle(
-        self, request: Request, version: int | None = None, *, until: Callable[[Any], bool], only_own: bool = False
-    ) -> Any:
+        self, request: Request, version: int | None = None, *, until: Callable[[Any], bool], on: str = "main",
+        only_own: bool = False,
+    ) -> Any:  # fmt: skip
         """Asks until the answer is the one that is waited for, and keeps that one or the last."""
         deadline = time.monotonic() + SETTLE_SECONDS
         while not until(self.ask(request, version)) and time.monotonic() < deadline:
             time.sleep(0.01)
-        return self.send(request, version, only_own=only_own)
+        return self.send(request, version, on=on, only_own=only_own)
 
     # Preparation, which is not kept.
 
     def ask(self, request: Request, version: int | None = None, *, on: str = "prepare") -> Any:
-        pending = self._post(request, request.api.highest if version is None else version, on, CLIENT_ID)
+        return self.take(self.post(request, version, on=on))
+
+    def post(self, request: Request, version: int | None = None, *, on: str = "prepare") -> Pending:
+        """Sends a request whose answer `take` returns."""
+        return self._post(request, request.api.highest if version is None else version, on, CLIENT_ID)
+
+    def take(self, pending: Pending) -> Any:
         response = self._receive(pending, ANSWER_SECONDS)
         if isinstance(response, NoFrame):
             failure = BrokerSilent if response is NoFrame.SILENCE else PreparationFailed
-            raise failure(f"{request}: {response.value}")
+            raise failure(f"{pending.step['ask']}: {response.value}")
         return response
+
+    def ask_until(
+        self, request: Request, version: int | None = None, *, until: Callable[[Any], bool], on: str = "prepare"
+    ) -> Any:
+        """Asks until the answer is the one that is waited for."""
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while not until(answer := self.ask(request, version, on=on)):
+            if time.monotonic() > deadline:
+                raise PreparationFailed(f"{request} was still answered with {answer}")
+            time.sleep(0.01)
+        return answer
 
     def name(self, label: str = "topic") -> str:
         """A name that nothing else has; the answers show the label."""
+        self._labels.add(label)
         return f"{label}-{self.token}"
+
+    def group(self, label: str = "group") -> str:
+        """The name of a group whose coordinator is ready."""
+        return self._coordinated(label, key_type=0)
+
+    def transactional_id(self, label: str = "transaction") -> str:
+        """One whose coordinator is ready."""
+        return self._coordinated(label, key_type=1)
+
+    def _coordinated(self, label: str, key_type: int) -> str:
+        name = self.name(label)
+        request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[name])
+        self.ask_until(request, until=lambda answer: answer.coordinators[0].error_code == 0)
+        return name
 
     def topic(
         self, label: str = "topic", *, partitions: int = 1, values: int = 0, configs: Mapping[str, str] | None = None
@@ -244,7 +281,9 @@ class Script:
             return outcome
         if read_correlation_id(outcome) != pending.correlation_id:
             raise PreparationFailed(f"the answer to {pending.step['ask']} has another correlation id")
-        return _decode(outcome, pending.api, pending.version)
+        response = _decode(outcome, pending.api, pending.version)
+        self._rendering.learn(response, pending.connection)
+        return response
 
     def _connection(self, name: str) -> Connection:
         if name not in self._connections:
@@ -255,7 +294,7 @@ class Script:
         self._connections.pop(name).close()
 
     def _own_names(self) -> Sequence[str]:
-        return tuple(self._rendering.topic_labels.values())
+        return (*self._rendering.topic_labels.values(), *self._labels)
 
 
 def _decode(frame: bytes, api: Api, version: int) -> Any:
@@ -276,9 +315,5 @@ def _only_with(names: Sequence[str], rendered: Json) -> Json:
 
 def _is_own(element: Json, names: Sequence[str]) -> bool:
     """What has no name of its own goes with what it is part of."""
-    named = (
-        [element[field] for field in ("name", "topic", "resource_name") if field in element]
-        if isinstance(element, dict)
-        else []
-    )
+    named = [element[field] for field in NAMES if field in element] if isinstance(element, dict) else []
     return not named or named[0] in names
