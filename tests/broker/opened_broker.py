@@ -8,6 +8,7 @@ from ottla.broker.broker import Broker
 from ottla.broker.config_layers import BrokerSettings
 from ottla.broker.dispatch import Context
 from ottla.broker.handlers import create_topics, metadata
+from ottla.broker.listeners import Endpoint
 from ottla.broker.loop import Loop
 from ottla.log.files import DiskFiles
 from ottla.wire.messages.create_topics import (
@@ -32,7 +33,7 @@ class OpenBroker:
         self.loop = Loop()
         self.broker = Broker(self.loop, DiskFiles(), str(self.folder), BrokerSettings(self.settings))
         self.broker.open()
-        self.broker.advertised_host, self.broker.advertised_port = "here", 9092
+        self.broker.endpoints["PLAINTEXT"] = Endpoint("here", 9092)
 
     def stop(self) -> None:
         self.broker.stop()
@@ -46,7 +47,10 @@ class OpenBroker:
     def ask(self, module: Any, request: Request, version: int | None = None) -> Any:
         """The answer, after it went over the wire and back."""
         version = request.api.highest if version is None else version
-        context = cast(Context, SimpleNamespace(version=version, client_id="test"))
+        context = cast(
+            Context,
+            SimpleNamespace(version=version, client_id="test", connection=SimpleNamespace(listener="PLAINTEXT")),
+        )
         response = module.handle(self.broker, request, context)
         [part] = response.writers[version](response)
         return type(response).readers[version](part, 0)[0]

@@ -250,7 +250,7 @@ def test_each_start_leads_in_a_new_epoch(opened: OpenBroker) -> None:
 
 
 def test_a_broker_is_registered_while_it_is_there(opened: OpenBroker) -> None:
-    node = BrokerNode("here", 9092, "rack", 17)
+    node = BrokerNode({"PLAINTEXT": ("here", 9092)}, "rack", 17)
     for end in (opened.stop, opened.crash):
         opened.broker.catalog.register(node)
         store = opened.broker.catalog.store

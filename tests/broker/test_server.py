@@ -9,7 +9,7 @@ import pytest
 
 from ottla.broker.connection import Connection
 from ottla.broker.loop import Loop
-from ottla.broker.server import Server
+from ottla.broker.server import Admission, Server
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def is_closed(client: socket.socket) -> bool:
 
 @pytest.mark.parametrize("bound", ["max_connections", "max_connections_per_ip"])
 def test_one_connection_too_many_is_closed_and_the_others_stay(loop: Loop, bound: str) -> None:
-    server = Server(loop, "127.0.0.1", 0, ignore, **{bound: 2})  # type: ignore[arg-type]
+    server = Server(loop, "127.0.0.1", 0, ignore, admission=Admission(**{bound: 2}))
     clients = [connect(server) for _ in range(3)]
     turn(loop)
     assert [is_closed(client) for client in clients] == [False, False, True]

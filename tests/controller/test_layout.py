@@ -34,7 +34,7 @@ def test_a_state_is_written_as_kafka_did() -> None:
 
 def test_cluster_id_and_broker_are_written_as_kafka_did() -> None:
     assert layout.encode_cluster_id(uuid_text(TOPIC_ID)) == b'{"version":"1","id":"AAECAwQFBgcICQoLDA0ODw"}'
-    broker = BrokerNode("h", 9092, None, 17)
+    broker = BrokerNode({"PLAINTEXT": ("h", 9092)}, None, 17)
     assert layout.encode_broker(broker) == (
         b'{"version":5,"host":"h","port":9092,"jmx_port":-1,"timestamp":"17","endpoints":["PLAINTEXT://h:9092"],'
         b'"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},"rack":null,"features":{}}'

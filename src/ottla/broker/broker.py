@@ -15,10 +15,11 @@ from ottla.broker.connection import Limits
 from ottla.broker.dispatch import Dispatch
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.http import HttpServer
+from ottla.broker.listeners import Endpoint, advertised_endpoint, read_advertised, read_listeners
 from ottla.broker.loop import Loop
 from ottla.broker.metrics import CONTENT_TYPE, Metrics, exposition
 from ottla.broker.quotas import Quotas
-from ottla.broker.server import Server
+from ottla.broker.server import Admission, Server
 from ottla.broker.topics import Topics
 from ottla.controller.layout import BrokerNode
 from ottla.controller.local_store import LocalStore
@@ -57,8 +58,9 @@ class Broker:
         self.quotas = Quotas()
         self.metrics = Metrics()
         self._catalog: Catalog | None = None
-        self.server: Server | None = None
-        self.advertised_host, self.advertised_port = "", 0
+        self._admission = Admission(self.settings.config.max_connections, self.settings.config.max_connections_per_ip)
+        self.servers: list[Server] = []
+        self.endpoints: dict[str, Endpoint] = {}  # where clients are told to connect, by the listener they use
         self._background: Background | None = None
         self._pages: HttpServer | None = None
         self._commit = GroupCommit()
@@ -72,22 +74,17 @@ class Broker:
         self._catalog.open()
         self.stored_quotas = StoredQuotas(store, self.quotas)
 
-    def start(self, host: str, port: int) -> None:
-        """Open the data, then listen; port 0 takes any that is free."""
-        self.open()
+    def start(self) -> None:
+        """Open the data, then listen where the settings say; ConfigError if that cannot be."""
         config = self.settings.config
-        self.server = Server(
-            self.loop,
-            host,
-            port,
-            Dispatch(self).handle,
-            limits=Limits(max_frame_bytes=config.socket_request_max_bytes),
-            max_connections=config.max_connections,
-            max_connections_per_ip=config.max_connections_per_ip,
-            max_idle_seconds=config.connections_max_idle_ms / 1000,
-        )
-        self.advertised_host, self.advertised_port = host, self.server.port
-        self.catalog.register(BrokerNode(host, self.server.port, config.broker_rack, self.clock_ms()))
+        listeners = read_listeners(config.listeners, config.listener_security_protocol_map)
+        advertised = read_advertised(config.advertised_listeners, listeners)
+        self.open()
+        for name, endpoint in listeners.items():
+            server = self._listen(name, endpoint)
+            listened = Endpoint(endpoint.host, server.port)
+            self.endpoints[name] = advertised_endpoint(listened, advertised.get(name))
+        self.catalog.register(BrokerNode(dict(self.endpoints), config.broker_rack, self.clock_ms()))
         housekeeping = Housekeeping(
             self.logs,
             self.clock_ms,
@@ -96,6 +93,31 @@ class Broker:
             checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
         )
         self._background = Background(self.loop, housekeeping)
+
+    def _listen(self, listener: str, endpoint: Endpoint) -> Server:
+        config = self.settings.config
+        server = Server(
+            self.loop,
+            endpoint.host,
+            endpoint.port,
+            Dispatch(self).handle,
+            listener=listener,
+            limits=Limits(max_frame_bytes=config.socket_request_max_bytes),
+            admission=self._admission,
+            max_idle_seconds=config.connections_max_idle_ms / 1000,
+            backlog=config.socket_listen_backlog_size,
+        )
+        self.servers.append(server)
+        return server
+
+    @property
+    def address(self) -> Endpoint:
+        """Where clients of the first listener are told to connect."""
+        return next(iter(self.endpoints.values()))
+
+    def endpoint_for(self, context: Context) -> Endpoint:
+        """Where the client that asks is told to connect."""
+        return self.endpoints[context.connection.listener]
 
     def serve_pages(self, host: str, port: int) -> int:
         """Serve /metrics and /health too, on a port of their own; which one it is."""
@@ -117,8 +139,8 @@ class Broker:
             self._background.stop()
         if self._pages is not None:
             self._pages.close()
-        if self.server is not None:
-            self.server.close()
+        for server in self.servers:
+            server.close()
         if self._catalog is not None:
             self._catalog.close()
         self.logs.close(self.clock_ms())

@@ -43,16 +43,20 @@ class BrokerConfig:
         "listeners",
         Kind.LIST,
         ("PLAINTEXT://:9092",),
-        "Where the broker listens: one PLAINTEXT://host:port. No host means all of them, port 0 any free one.",
+        "Where the broker listens: NAME://host:port, one or more. No host means all addresses, port 0 any free one.",
         check=ListOf(may_be_empty=False),
-        is_kept_only=True,
     )
     advertised_listeners: tuple[str, ...] | None = own(
         "advertised.listeners",
         Kind.LIST,
         None,
-        "Where clients are told to connect; without it, where the broker listens.",
-        is_kept_only=True,
+        "Where clients of each listener are told to connect; without it, where the broker listens.",
+    )
+    listener_security_protocol_map: str = own(
+        "listener.security.protocol.map",
+        Kind.STRING,
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "Which protocol each listener speaks. Those that Ottla opens speak PLAINTEXT.",
     )
     log_dirs: tuple[str, ...] | None = own(
         "log.dirs",
@@ -129,7 +133,6 @@ class BrokerConfig:
         50,
         "How many connections may wait to be taken in.",
         check=at_least(1),
-        is_kept_only=True,
     )
     max_connections: int = own(
         "max.connections",

@@ -24,12 +24,6 @@ _ROWS: tuple[Row, ...] = (
     ("connection.failed.authentication.delay.ms", Kind.INT, 100, "The delay of closing a failed login.", at_least(0)),
     ("connections.max.reauth.ms", Kind.LONG, 0, "How long a login lasts; 0: as long as its connection."),
     ("inter.broker.listener.name", Kind.STRING, None, "The listener that brokers use among each other."),
-    (
-        "listener.security.protocol.map",
-        Kind.STRING,
-        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        "Which protocol each listener speaks.",
-    ),
     ("max.connection.creation.rate", Kind.INT, MOST_INT, "How many connections a second are taken in.", at_least(0)),
     ("max.connections.per.ip.overrides", Kind.STRING, "", "Other limits of connections for single addresses."),
     ("principal.builder.class", Kind.CLASS, None, "What makes a principal of a connection."),

@@ -60,6 +60,7 @@ class Connection:
     ) -> None:
         self.socket = sock
         self.peer: Any = sock.getpeername()
+        self.listener = ""  # the name of the one it came through
         self._loop = loop
         self._receive_buffer = receive_buffer
         self._limits = limits

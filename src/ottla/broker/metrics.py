@@ -42,7 +42,7 @@ def _lines(broker: Broker) -> Iterator[str]:
     yield from _family("ottla_throttled_milliseconds_total", "counter", "Time that clients were told to wait.")
     for kind, total in sorted(metrics.throttled_ms.items()):
         yield f'ottla_throttled_milliseconds_total{{quota="{kind}"}} {total}'
-    connections = len(broker.server.connections) if broker.server is not None else 0
+    connections = sum(len(server.connections) for server in broker.servers)
     yield from _single("ottla_connections", "gauge", "Open connections.", connections)
     yield from _single("ottla_topics", "gauge", "Topics.", len(broker.topics))
     logs = broker.logs.logs.values()

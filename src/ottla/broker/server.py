@@ -14,7 +14,33 @@ logger = logging.getLogger("ottla.broker")
 
 Handle = Callable[[Connection, memoryview], None]
 ACCEPTS_A_ROUND = 100
-BACKLOG = 1024
+NO_LIMIT = 2**31 - 1
+
+
+class Admission:
+    """How many connections there are and may be, in all and from one address, through whatever listener."""
+
+    def __init__(self, max_connections: int = NO_LIMIT, max_connections_per_ip: int = NO_LIMIT) -> None:
+        self._max_connections = max_connections
+        self._max_connections_per_ip = max_connections_per_ip
+        self._by_address: Counter[str] = Counter()
+        self._count = 0
+
+    def enter(self, address: str) -> str | None:
+        """Count one more; or why it may not be."""
+        if self._count >= self._max_connections:
+            return f"there are {self._max_connections} already"
+        if self._by_address[address] >= self._max_connections_per_ip:
+            return f"there are {self._max_connections_per_ip} from there already"
+        self._count += 1
+        self._by_address[address] += 1
+        return None
+
+    def leave(self, address: str) -> None:
+        self._count -= 1
+        self._by_address[address] -= 1
+        if not self._by_address[address]:
+            del self._by_address[address]
 
 
 class Server:
@@ -27,22 +53,22 @@ class Server:
         port: int,
         handle: Handle,
         *,
+        listener: str = "PLAINTEXT",
         limits: Limits | None = None,
-        max_connections: int = 2**31 - 1,
-        max_connections_per_ip: int = 2**31 - 1,
+        admission: Admission | None = None,
         max_idle_seconds: float = 600.0,
+        backlog: int = 50,
     ) -> None:
         self._loop = loop
         self._handle = handle
         self._limits = limits or Limits()
-        self._max_connections = max_connections
-        self._max_connections_per_ip = max_connections_per_ip
+        self._listener = listener
+        self._admission = admission or Admission()
         self._max_idle_seconds = max_idle_seconds
         self._receive_buffer = memoryview(bytearray(RECEIVE_BYTES))
-        self._by_address: Counter[str] = Counter()
         self.connections: set[Connection] = set()
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        self._socket = socket.create_server((host, port), family=family, backlog=backlog)
         self._socket.setblocking(False)
         self.host = host
         self.port: int = self._socket.getsockname()[1]
@@ -66,28 +92,21 @@ class Server:
             self._admit(accepted, address[0])
 
     def _admit(self, accepted: socket.socket, address: str) -> None:
-        if len(self.connections) >= self._max_connections:
-            refusal = f"there are {self._max_connections} already"
-        elif self._by_address[address] >= self._max_connections_per_ip:
-            refusal = f"there are {self._max_connections_per_ip} from there already"
-        else:
-            accepted.setblocking(False)
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection = Connection(
-                self._loop, accepted, self._receive_buffer, self._limits, self._handle, self._closed
-            )
-            self.connections.add(connection)
-            self._by_address[address] += 1
+        refusal = self._admission.enter(address)
+        if refusal is not None:
+            logger.warning("a connection from %s was refused: %s", address, refusal)
+            accepted.close()
             return
-        logger.warning("a connection from %s was refused: %s", address, refusal)
-        accepted.close()
+        accepted.setblocking(False)
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = Connection(self._loop, accepted, self._receive_buffer, self._limits, self._handle, self._closed)
+        connection.listener = self._listener
+        self.connections.add(connection)
 
     def _closed(self, connection: Connection, reason: str) -> None:
         self.connections.discard(connection)
         address = connection.peer[0]
-        self._by_address[address] -= 1
-        if not self._by_address[address]:
-            del self._by_address[address]
+        self._admission.leave(address)
         logger.debug("the connection from %s ended: %s", address, reason)
 
     def close(self) -> None:

@@ -20,6 +20,8 @@ from ottla.cli.parser import Parser
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
+DEFAULT_LISTEN = "127.0.0.1:9092"
+LISTEN_HELP = f"port 0: any that is free (default: the setting listeners, else {DEFAULT_LISTEN})"
 DESCRIPTION = "Run a broker that Kafka's clients can use."
 EXAMPLES = """\
 examples:
@@ -46,7 +48,7 @@ def _parser() -> Parser:
     parser = Parser(prog="ottla serve", description=DESCRIPTION, epilog=EXAMPLES)
     parser.add_argument("--data", metavar="DIR", help="where the data lies (default: ./ottla-data)")
     parser.add_argument("--ephemeral", action="store_true", help="keep the data in a folder that is removed at the end")
-    parser.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:9092", help="port 0: any that is free")
+    parser.add_argument("--listen", metavar="HOST:PORT", help=LISTEN_HELP)
     parser.add_argument("--metrics", metavar="HOST:PORT", help="serve /metrics and /health there")
     parser.add_argument("--config", metavar="FILE.toml", help="broker settings, by Kafka's names")
     parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="one setting; may be repeated")
@@ -62,7 +64,6 @@ def _serve(options: argparse.Namespace, folder: str) -> int:
     from ottla.config import ConfigError
     from ottla.log.files import DiskFiles
 
-    host, port = address_of(options.listen)
     try:
         settings = BrokerSettings(_settings(options))
     except ConfigError as error:
@@ -70,9 +71,8 @@ def _serve(options: argparse.Namespace, folder: str) -> int:
     loop = Loop()
     broker = Broker(loop, DiskFiles(), folder, settings, syncs=options.durability == "fsync")
     try:
-        _start(broker, host, port, folder)
-        address = f"{broker.advertised_host}:{broker.advertised_port}"
-        print(f"Ottla {__version__} serves on {address}, data in {folder}", flush=True)
+        _start(broker, folder)
+        print(f"Ottla {__version__} serves on {broker.address}, data in {folder}", flush=True)
         if options.metrics:
             pages = address_of(options.metrics)
             print(f"metrics on http://{pages[0]}:{broker.serve_pages(*pages)}/metrics", flush=True)
@@ -85,9 +85,13 @@ def _serve(options: argparse.Namespace, folder: str) -> int:
     return 0
 
 
-def _start(broker: Broker, host: str, port: int, folder: str) -> None:
+def _start(broker: Broker, folder: str) -> None:
+    from ottla.config import ConfigError
+
     try:
-        broker.start(host, port)
+        broker.start()
+    except ConfigError as error:
+        raise UsageError(str(error)) from None
     except BlockingIOError:
         raise CommandFailed(
             f"{folder}: another broker uses this data; stop it, or give --data another folder"
@@ -95,11 +99,14 @@ def _start(broker: Broker, host: str, port: int, folder: str) -> None:
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise
-        raise CommandFailed(f"{host}:{port} is in use; give --listen another port, or port 0 for a free one") from None
+        listeners = ", ".join(broker.settings.config.listeners)
+        raise CommandFailed(f"{listeners} is in use; give --listen another port, or port 0 for a free one") from None
 
 
 def _settings(options: argparse.Namespace) -> dict[str, str]:
     """The broker's settings: those of the file, and over them those of the command line."""
+    from ottla.broker.listeners import plaintext
+
     settings: dict[str, str] = {}
     if options.config:
         with open(options.config, "rb") as file:
@@ -112,6 +119,8 @@ def _settings(options: argparse.Namespace) -> dict[str, str]:
         if not separator:
             raise UsageError(f"--set {text}: write KEY=VALUE, as in --set num.partitions=3")
         settings[key] = value
+    if options.listen or "listeners" not in settings:
+        settings["listeners"] = plaintext(*address_of(options.listen or DEFAULT_LISTEN))
     return settings
 
 

@@ -64,8 +64,7 @@ class PartitionState(NamedTuple):
 class BrokerNode(NamedTuple):
     """A broker that is there, and where it can be reached."""
 
-    host: str
-    port: int
+    endpoints: dict[str, tuple[str, int]]  # host and port of each listener, by its name
     rack: str | None = None
     timestamp_ms: int = 0
 
@@ -172,15 +171,16 @@ def decode_cluster_id(data: bytes) -> str:
 
 
 def encode_broker(broker: BrokerNode) -> bytes:
+    host, port = next(iter(broker.endpoints.values()))
     return _encode(
         {
             "version": 5,
-            "host": broker.host,
-            "port": broker.port,
+            "host": host,
+            "port": port,
             "jmx_port": -1,
             "timestamp": str(broker.timestamp_ms),
-            "endpoints": [f"PLAINTEXT://{broker.host}:{broker.port}"],
-            "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
+            "endpoints": [f"{name}://{host}:{port}" for name, (host, port) in broker.endpoints.items()],
+            "listener_security_protocol_map": dict.fromkeys(broker.endpoints, "PLAINTEXT"),
             "rack": broker.rack,
             "features": {},
         }
@@ -189,7 +189,12 @@ def encode_broker(broker: BrokerNode) -> bytes:
 
 def decode_broker(data: bytes) -> BrokerNode:
     fields = _decode(data)
-    return BrokerNode(fields["host"], fields["port"], fields.get("rack"), int(fields["timestamp"]))
+    endpoints = {}
+    for text in fields["endpoints"]:
+        name, _, address = text.partition("://")
+        host, _, port = address.rpartition(":")
+        endpoints[name] = (host, int(port))
+    return BrokerNode(endpoints, fields.get("rack"), int(fields["timestamp"]))
 
 
 def _encode(fields: dict[str, Any]) -> bytes:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from ottla.broker.broker import Broker
+from ottla.broker.config_layers import BrokerSettings
+from ottla.broker.listeners import Endpoint, plaintext
 from ottla.broker.loop import Loop
 from ottla.log.files import DiskFiles
 
@@ -17,6 +19,7 @@ class RunningBroker(NamedTuple):
     host: str
     port: int
     folder: str
+    endpoints: dict[str, Endpoint]  # by the name of each listener
 
     @property
     def bootstrap(self) -> str:
@@ -24,18 +27,25 @@ class RunningBroker(NamedTuple):
 
 
 @contextmanager
-def running_broker(folder: str | None = None, *, port: int = 0, syncs: bool = False) -> Iterator[RunningBroker]:
+def running_broker(
+    folder: str | None = None,
+    *,
+    port: int = 0,
+    syncs: bool = False,
+    settings: Mapping[str, str] | None = None,
+) -> Iterator[RunningBroker]:
     """A broker that listens on loopback; without a folder its data is in one that is removed at the end."""
     with ExitStack() as stack:
         if folder is None:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-broker-"))
         loop = Loop()
         stack.callback(loop.close)
-        broker = Broker(loop, DiskFiles(), folder, syncs=syncs)
+        all_settings = BrokerSettings({"listeners": plaintext("127.0.0.1", port)} | dict(settings or {}))
+        broker = Broker(loop, DiskFiles(), folder, all_settings, syncs=syncs)
         stack.callback(broker.stop)
-        broker.start("127.0.0.1", port)
+        broker.start()
         thread = threading.Thread(target=loop.run, name="ottla-broker", daemon=True)
         thread.start()
         stack.callback(thread.join)
         stack.callback(loop.post, loop.stop)
-        yield RunningBroker(broker.advertised_host, broker.advertised_port, folder)
+        yield RunningBroker(*broker.address, folder, broker.endpoints)

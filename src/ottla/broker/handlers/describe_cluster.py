@@ -27,6 +27,7 @@ def handle(broker: Broker, request: DescribeClusterRequest, context: Context) ->
     if request.endpoint_type != BROKERS:
         message = f"Unsupported endpoint type {request.endpoint_type}"
         return _refused(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, message)
+    endpoint = broker.endpoint_for(context)
     operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
     return DescribeClusterResponse(
         error_code=0,
@@ -35,8 +36,8 @@ def handle(broker: Broker, request: DescribeClusterRequest, context: Context) ->
         brokers=[
             DescribeClusterBroker(
                 broker_id=broker.node_id,
-                host=broker.advertised_host,
-                port=broker.advertised_port,
+                host=endpoint.host,
+                port=endpoint.port,
                 rack=broker.settings.config.broker_rack,
             )
         ],

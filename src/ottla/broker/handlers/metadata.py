@@ -35,12 +35,13 @@ def handle(broker: Broker, request: MetadataRequest, context: Context) -> Metada
     refusal = _refusal(request, context.version)
     if refusal is not None:
         return _refused(request, refusal)
+    endpoint = broker.endpoint_for(context)
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(
                 node_id=broker.node_id,
-                host=broker.advertised_host,
-                port=broker.advertised_port,
+                host=endpoint.host,
+                port=endpoint.port,
                 rack=broker.settings.config.broker_rack,
             )
         ],
