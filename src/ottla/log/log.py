@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Concatenate, NamedTuple, ParamSpec
 
 from ottla.log.aborted import AbortedTransaction
@@ -150,15 +150,37 @@ class Log:
                 self.producers.check(header, origin, new_epoch_starts_at_zero=new_epoch_starts_at_zero)
         base_offset = self.end_offset
         if leader_epoch != self.epochs.latest:
-            if leader_epoch < self.epochs.latest:
-                raise StaleLeaderEpoch(f"epoch {leader_epoch} writes behind {self.epochs.latest} in {self.folder}")
-            self._assign_epoch(leader_epoch, base_offset)
+            self._begin_epoch(leader_epoch)
         stamp_offset_and_epoch(batch, 0, base_offset, header.length, leader_epoch)
         last_offset = base_offset + header.last_offset_delta
         self._write(batch, last_offset, header.max_timestamp, now_ms)
         if has_producer:
             self._note_producer(header, base_offset, marker)
         return Appended(base_offset, last_offset, header.max_timestamp)
+
+    def append_all(self, batches: Sequence[tuple[memoryview, BatchHeader]], leader_epoch: int, now_ms: int) -> int:
+        """Write batches without producer ids as `append` does, but all with one write; the offset of the first.
+
+        When it raises, none of them was written.
+        """
+        if self.failure is not None:
+            raise StorageFailed(self.failure)
+        if leader_epoch != self.epochs.latest:
+            self._begin_epoch(leader_epoch)
+        base_offset = next_offset = self.end_offset
+        for batch, header in batches:
+            stamp_offset_and_epoch(batch, 0, next_offset, header.length, leader_epoch)
+            next_offset += header.last_offset_delta + 1
+        newest = max([header.max_timestamp for _, header in batches])
+        position = self._write_bytes(b"".join([batch for batch, _ in batches]), next_offset - 1, newest, now_ms)
+        active, next_offset = self.segments.active, base_offset
+        for batch, header in batches:
+            size = len(batch)
+            next_offset += header.last_offset_delta + 1
+            active.note_batch(position, size, next_offset - 1, header.max_timestamp)
+            position += size
+        self.end_offset = next_offset
+        return base_offset
 
     def append_replicated(self, records: memoryview, now_ms: int) -> int:
         """Write batches as the leader gave them, which must continue this log; how many bytes were taken.
@@ -178,19 +200,21 @@ class Log:
         return position
 
     def _write(self, batch: Buffer, last_offset: int, max_timestamp: int, now_ms: int) -> None:
-        """Bring one batch with its final offsets into the active segment, or into the next."""
-        size = len(batch)
-        if self._rolling.is_due(self.segments.active, size, last_offset, max_timestamp, now_ms):
+        """Bring one batch with its final offsets into the log."""
+        position = self._write_bytes(batch, last_offset, max_timestamp, now_ms)
+        self.segments.active.note_batch(position, len(batch), last_offset, max_timestamp)
+        self.end_offset = last_offset + 1
+
+    def _write_bytes(self, data: Buffer, last_offset: int, max_timestamp: int, now_ms: int) -> int:
+        """Write batches into the active segment, or into the next; at which position."""
+        if self._rolling.is_due(self.segments.active, len(data), last_offset, max_timestamp, now_ms):
             self.roll(now_ms)
-        active = self.segments.active
         try:
-            position = active.append(batch)
+            return self.segments.active.append(data)
         except OSError as error:
             if error.errno not in _FULL_DISK:
                 self.failure = f"{self.folder}: {error}"
             raise StorageFailed(f"{self.folder}: {error}") from error
-        active.note_batch(position, size, last_offset, max_timestamp)
-        self.end_offset = last_offset + 1
 
     def _checked(self, records: memoryview) -> list[tuple[int, BatchHeader, ControlMarker | None]]:
         """The whole batches in `records`; raises before anything is written if one is not as it must be."""
@@ -230,6 +254,11 @@ class Log:
         marker = read_marker(batch)
         self.producers.check_marker(header.producer_id, header.producer_epoch, marker)
         return marker
+
+    def _begin_epoch(self, leader_epoch: int) -> None:
+        if leader_epoch < self.epochs.latest:
+            raise StaleLeaderEpoch(f"epoch {leader_epoch} writes behind {self.epochs.latest} in {self.folder}")
+        self._assign_epoch(leader_epoch, self.end_offset)
 
     def _assign_epoch(self, epoch: int, start_offset: int) -> None:
         try:
