@@ -81,7 +81,8 @@ UNORDERED = {
 }
 """Lists that Kafka gives in the order of a hash table, by API and field. Entries of the same topic are made one."""
 
-GENERATED_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|^[\w\-]{22}$")
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+GENERATED_ID = re.compile(rf"{_UUID}|^[\w\-]{{22}}$")
 """What a broker makes up in the id of a member."""
 
 _MILLISECONDS = re.compile(r"-?\b\d{13,19}\b")
@@ -103,6 +104,7 @@ def masked_text(field: str, value: str, token: str) -> str:
     if field in HIDDEN:
         return HIDDEN[field]
     value = value.replace(f"-{token}", "").replace(token, "")
+    value = re.sub(_UUID, "<uuid>", value)
     value = _MILLISECONDS.sub(lambda found: str(_masked_time(int(found[0]))), value)
     value = _OBJECT.sub("<address>", value)
     return _FOLDER.sub("<folder>", _PORT.sub("127.0.0.1:<port>", value))

@@ -43,8 +43,8 @@ class Rendering:
         """Ids that a broker makes are shown by the connection, or the number, of whoever got them first."""
         found = GENERATED_ID.search(getattr(response, "member_id", None) or "")
         if found and found[0] not in self._members and self.token not in found[0]:
-            count = sum(shown.startswith(f"<{connection}") for shown in self._members.values())
-            self._members[found[0]] = f"<{connection} {count + 1}>" if count else f"<{connection}>"
+            names = [f"<{connection}>", *(f"<{connection} {number}>" for number in range(2, len(self._members) + 2))]
+            self._members[found[0]] = next(name for name in names if name not in self._members.values())
         producer_id = getattr(response, "producer_id", -1)
         if producer_id >= 0:
             self._producers.setdefault(producer_id, f"<producer {len(self._producers) + 1}>")

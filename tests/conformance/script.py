@@ -96,6 +96,7 @@ class Script:
         """Sends a request and does not wait for its answer."""
         version = request.api.highest if version is None else version
         pending = self._post(request, version, on, client_id)
+        pending.step["answer"] = "no answer yet"
         self.steps.append(pending.step)
         return pending
 
@@ -186,6 +187,10 @@ class Script:
                 raise PreparationFailed(f"{request} was still answered with {answer}")
             time.sleep(0.01)
         return answer
+
+    def close(self, connection: str) -> None:
+        """As a client does that goes away."""
+        self._drop(connection)
 
     def name(self, label: str = "topic") -> str:
         """A name that nothing else has; the answers show the label."""
