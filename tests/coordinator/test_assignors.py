@@ -1,0 +1,145 @@
+"""Every partition has one owner that subscribes to it; loads are even; who has something keeps it if it may."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.coordinator.assignors import ASSIGNORS, Partitions, Subscriber
+from ottla.coordinator.assignors.range import assign_ranges
+from ottla.coordinator.assignors.uniform import assign_uniformly
+
+A, B, C = (bytes([letter]) * 16 for letter in b"abc")
+TOPICS = (A, B, C)
+COUNTS = st.fixed_dictionaries({topic_id: st.integers(0, 12) for topic_id in TOPICS})
+SUBSCRIPTIONS = st.frozensets(st.sampled_from(TOPICS))
+MEMBER_IDS = tuple("mnopqrstu")
+
+
+def sizes(assigned: Mapping[str, Partitions]) -> dict[str, int]:
+    return {member_id: sum(map(len, partitions.values())) for member_id, partitions in assigned.items()}
+
+
+def owners(assigned: Mapping[str, Partitions]) -> dict[tuple[bytes, int], str]:
+    found: dict[tuple[bytes, int], str] = {}
+    for member_id, partitions in assigned.items():
+        for topic_id, numbers in partitions.items():
+            assert numbers, "a topic without partitions is not there"
+            for number in numbers:
+                assert (topic_id, number) not in found, "one owner"
+                found[topic_id, number] = member_id
+    return found
+
+
+def subscribed(
+    topic_ids: frozenset[bytes], targets: Mapping[str, Partitions], member_ids: list[str]
+) -> dict[str, Subscriber]:
+    return {member_id: Subscriber(topic_ids, targets.get(member_id, {})) for member_id in member_ids}
+
+
+def to_numbers(assigned: Mapping[str, Partitions]) -> dict[str, list[int]]:
+    return {member_id: sorted(partitions.get(A, ())) for member_id, partitions in assigned.items()}
+
+
+def test_uniform_gives_a_joiner_its_share_and_moves_nothing_else() -> None:
+    targets: dict[str, Partitions] = {}
+    seen = []
+    for member_ids in (["a"], ["a", "b"], ["a", "b", "c"]):
+        targets = assign_uniformly(subscribed(frozenset({A}), targets, member_ids), {A: 7})
+        seen.append(to_numbers(targets))
+    assert seen == [
+        {"a": [0, 1, 2, 3, 4, 5, 6]},
+        {"a": [0, 1, 2, 3], "b": [4, 5, 6]},
+        {"a": [0, 1, 2], "b": [4, 5], "c": [3, 6]},
+    ]
+
+
+def test_a_joiner_that_subscribes_to_one_more_topic_takes_it_and_disturbs_nobody() -> None:
+    before: dict[str, Partitions] = {"a": {A: frozenset({0, 1, 2})}, "b": {A: frozenset({3, 4, 5})}}
+    members = {
+        "a": Subscriber(frozenset({A}), before["a"]),
+        "b": Subscriber(frozenset({A}), before["b"]),
+        "c": Subscriber(frozenset({A, B}), {}),
+    }
+    assert assign_uniformly(members, {A: 6, B: 3}) == {**before, "c": {B: frozenset({0, 1, 2})}}
+
+
+def test_range_lines_up_topics_and_puts_static_members_in_front() -> None:
+    both = frozenset({A, B})
+    members = {
+        "a": Subscriber(both, {}),
+        "b": Subscriber(both, {}),
+        "z": Subscriber(both, {}, instance_id="static"),
+        "c": Subscriber(frozenset({B}), {}),
+    }
+    assert assign_ranges(members, {A: 4, B: 2}) == {
+        "z": {A: frozenset({0, 1}), B: frozenset({0})},
+        "a": {A: frozenset({2}), B: frozenset({1})},
+        "b": {A: frozenset({3})},
+        "c": {},
+    }
+
+
+@pytest.mark.parametrize("name", ASSIGNORS)
+def test_without_members_there_is_nothing_to_assign(name: str) -> None:
+    assert ASSIGNORS[name]({}, {}) == {}
+
+
+@given(
+    st.sampled_from(sorted(ASSIGNORS)),
+    COUNTS,
+    st.lists(st.dictionaries(st.sampled_from(MEMBER_IDS), SUBSCRIPTIONS), min_size=1, max_size=5),
+)
+def test_each_partition_that_somebody_wants_has_one_owner_who_wants_it(
+    name: str, counts: dict[bytes, int], rounds: list[dict[str, frozenset[bytes]]]
+) -> None:
+    targets: dict[str, Partitions] = {}
+    for subscriptions in rounds:
+        members = {
+            member_id: Subscriber(topic_ids, targets.get(member_id, {}))
+            for member_id, topic_ids in subscriptions.items()
+        }
+        wanted = frozenset[bytes]().union(*subscriptions.values())
+        partition_counts = {topic_id: counts[topic_id] for topic_id in wanted}
+        targets = ASSIGNORS[name](members, partition_counts)
+        assert targets.keys() == members.keys()
+        found = owners(targets)
+        assert found.keys() == {(topic_id, number) for topic_id in wanted for number in range(counts[topic_id])}
+        assert all(topic_id in subscriptions[owner] for (topic_id, _), owner in found.items())
+        again = {member_id: member._replace(target=targets[member_id]) for member_id, member in members.items()}
+        assert ASSIGNORS[name](again, partition_counts) == targets, "computing twice is stable"
+
+
+@settings(max_examples=50)
+@given(COUNTS, st.lists(st.sampled_from(MEMBER_IDS), min_size=1, max_size=25))
+def test_uniform_stays_even_and_moves_no_more_than_it_must(counts: dict[bytes, int], toggled: list[str]) -> None:
+    """Members join and leave one by one."""
+    member_ids: list[str] = []
+    targets: dict[str, Partitions] = {}
+    for member_id in toggled:
+        is_join = member_id not in member_ids
+        member_ids = [*member_ids, member_id] if is_join else [other for other in member_ids if other != member_id]
+        before = owners({other: targets[other] for other in member_ids if other in targets})
+        targets = assign_uniformly(subscribed(frozenset(TOPICS), targets, member_ids), counts)
+        if not member_ids:
+            continue
+        loads = sizes(targets)
+        assert max(loads.values()) - min(loads.values()) <= 1
+        after = owners(targets)
+        moved = [partition for partition, owner in before.items() if after[partition] != owner]
+        assert len(moved) == (loads[member_id] if is_join and before else 0)
+
+
+@given(COUNTS, st.dictionaries(st.sampled_from(MEMBER_IDS), SUBSCRIPTIONS, min_size=2))
+def test_no_move_of_one_partition_would_make_mixed_subscriptions_more_even(
+    counts: dict[bytes, int], subscriptions: dict[str, frozenset[bytes]]
+) -> None:
+    members = {member_id: Subscriber(topic_ids, {}) for member_id, topic_ids in subscriptions.items()}
+    targets = assign_uniformly(members, counts)
+    loads = sizes(targets)
+    for (topic_id, _), owner in owners(targets).items():
+        subscribers = [member_id for member_id, topic_ids in subscriptions.items() if topic_id in topic_ids]
+        assert loads[owner] - min(loads[member_id] for member_id in subscribers) <= 1
