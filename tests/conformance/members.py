@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ottla.wire.messages.describe_groups import DescribeGroupsResponse
-from ottla.wire.messages.join_group import JoinGroupRequest
-from tests.conformance.group_requests import describe_groups, join, sync
-from tests.conformance.script import Script
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from tests.conformance.group_requests import delete_groups, describe_groups, join, sync
+from tests.conformance.script import PreparationFailed, Script
 
 
 class Member(NamedTuple):
@@ -45,7 +45,7 @@ def with_another(script: Script, group: str, members: list[Member], another: Mem
         member._replace(id=answer.member_id, generation=answer.generation_id)
         for member, answer in zip([*members, another], answers, strict=True)
     ]
-    share(script, group, members, answers[0].protocol_name)
+    share(script, group, members, answers[0])
     return members
 
 
@@ -53,7 +53,7 @@ def rejoin(group: str, member: Member, **options: Any) -> JoinGroupRequest:
     return join(group, member.id, instance=member.instance, **options)
 
 
-def share(script: Script, group: str, members: list[Member], protocol: str) -> None:
+def share(script: Script, group: str, members: list[Member], chosen: JoinGroupResponse) -> None:
     shares = {member.id: f"share of {member.connection}".encode() for member in members}
     for member in members:
         request = sync(
@@ -62,9 +62,11 @@ def share(script: Script, group: str, members: list[Member], protocol: str) -> N
             member.id,
             shares if member is members[0] else {},
             instance=member.instance,
-            protocol=protocol,
+            protocol=chosen.protocol_name,
+            protocol_type=chosen.protocol_type,
         )
-        script.ask(request, on=member.connection)
+        if script.ask(request, on=member.connection).error_code:
+            raise PreparationFailed(f"{group} did not become stable")
 
 
 def await_state(script: Script, group: str, state: str, members: int | None = None) -> None:
@@ -75,3 +77,9 @@ def await_state(script: Script, group: str, state: str, members: int | None = No
         return described.group_state == state and members in (None, len(described.members))
 
     script.ask_until(describe_groups(group), 5, until=is_so)
+
+
+def without_a_group_of_no_name(script: Script) -> None:
+    """The one name that exchanges share."""
+    script.group()
+    script.ask(delete_groups(""))
