@@ -7,7 +7,6 @@ import pytest
 from ottla.broker.quotas import (
     CONSUMER_BYTE_RATE,
     DEFAULT_CLIENT,
-    MOST_THROTTLE_MS,
     PRODUCER_BYTE_RATE,
     Quotas,
     Rate,
@@ -36,7 +35,7 @@ def test_after_the_wait_the_client_is_under_its_quota(quotas: Quotas) -> None:
 
 
 def test_a_wait_is_never_longer_than_all_windows(quotas: Quotas) -> None:
-    assert quotas.charge(PRODUCER_BYTE_RATE, "batch", 10**9, 0) == MOST_THROTTLE_MS
+    assert quotas.charge(PRODUCER_BYTE_RATE, "batch", 10**9, 0) == 11_000
 
 
 def test_old_windows_are_forgotten(quotas: Quotas) -> None:
@@ -75,4 +74,11 @@ def test_what_was_not_given_is_refunded(quotas: Quotas) -> None:
 def test_a_quota_of_nothing_waits_as_long_as_there_is() -> None:
     rate = Rate()
     rate.record(1, 0)
-    assert rate.throttle_ms(0, 0) == MOST_THROTTLE_MS
+    assert rate.throttle_ms(0, 0) == 11_000
+
+
+def test_windows_of_another_size() -> None:
+    quotas = Quotas(windows=3, window_ms=2000)
+    quotas.set_limits("batch", {PRODUCER_BYTE_RATE: 1000})
+    assert quotas.charge(PRODUCER_BYTE_RATE, "batch", 4000, 0) == 0  # two full windows' worth
+    assert quotas.charge(PRODUCER_BYTE_RATE, "batch", 10**9, 0) == 6000

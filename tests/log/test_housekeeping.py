@@ -142,6 +142,17 @@ def test_the_dirtiest_log_is_compacted_and_the_checkpoint_follows(
     assert files.read_all("/data/cleaner-offset-checkpoint") == b"0\n1\ntable 0 3\n"
 
 
+def test_without_the_cleaner_nothing_is_compacted(manager: LogManager, clock: Clock) -> None:
+    log = manager.create("table", 0, TopicConfig(cleanup_policy=("compact",)), 0)
+    put(log, b"1", b"2", key=b"k")
+    log.roll(0)
+    log.flush(0)
+    run_here(Housekeeping(manager, clock, compacts=False).compact())
+    assert manager.cleaner_offsets == {}
+    run_here(Housekeeping(manager, clock).compact())
+    assert manager.cleaner_offsets == {("table", 0): 2}
+
+
 def test_a_log_below_the_dirty_ratio_waits(manager: LogManager, clock: Clock) -> None:
     log = manager.create("table", 0, TopicConfig(cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.6), 0)
     put(log, b"1", b"2", key=b"k")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from ottla.broker.server import Admission, Server
 from ottla.broker.topics import Topics
 from ottla.controller.layout import BrokerNode
 from ottla.controller.local_store import LocalStore
+from ottla.controller.topic_names import OFFSETS_TOPIC
 from ottla.log.commit import GroupCommit, Round
 from ottla.log.errors import StorageFailed
 from ottla.log.files import Files
@@ -32,6 +34,7 @@ from ottla.wire.header import RequestHeader
 
 if TYPE_CHECKING:
     from ottla.broker.dispatch import Context
+    from ottla.broker.groups import Groups
     from ottla.replica.partition import Partition
 
 logger = logging.getLogger("ottla.broker")
@@ -43,6 +46,7 @@ class Broker:
     """Everything that belongs to one broker and its one thread."""
 
     stored_quotas: StoredQuotas
+    _housekeeping: Housekeeping
 
     def __init__(
         self, loop: Loop, files: Files, folder: str, settings: BrokerSettings | None = None, *, syncs: bool = False
@@ -50,15 +54,16 @@ class Broker:
         """`syncs`: acknowledge only what is on the disk."""
         self.loop = loop
         self.settings = settings or BrokerSettings()
-        self.node_id = self.settings.config.node_id
+        config = self.settings.config
+        self.node_id = config.node_id
         self.waits_for_disk = syncs
         self.topics = Topics()
         self.logs = LogManager(files, folder)
-        self.fetch_sessions = FetchSessions(self.settings.config.max_incremental_fetch_session_cache_slots)
-        self.quotas = Quotas()
+        self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
+        self.quotas = Quotas(config.quota_window_num, config.quota_window_size_seconds * 1000)
         self.metrics = Metrics()
         self._catalog: Catalog | None = None
-        self._admission = Admission(self.settings.config.max_connections, self.settings.config.max_connections_per_ip)
+        self._admission = Admission(config.max_connections, config.max_connections_per_ip)
         self.servers: list[Server] = []
         self.endpoints: dict[str, Endpoint] = {}  # where clients are told to connect, by the listener they use
         self._background: Background | None = None
@@ -73,6 +78,8 @@ class Broker:
         self._catalog = Catalog(store, self.logs, self.topics, self.settings, self.node_id, self.clock_ms)
         self._catalog.open()
         self.stored_quotas = StoredQuotas(store, self.quotas)
+        if OFFSETS_TOPIC in self.topics.by_name:
+            self.groups.start()
 
     def start(self) -> None:
         """Open the data, then listen where the settings say; ConfigError if that cannot be."""
@@ -85,14 +92,23 @@ class Broker:
             listened = Endpoint(endpoint.host, server.port)
             self.endpoints[name] = advertised_endpoint(listened, advertised.get(name))
         self.catalog.register(BrokerNode(dict(self.endpoints), config.broker_rack, self.clock_ms()))
-        housekeeping = Housekeeping(
+        self._housekeeping = Housekeeping(
             self.logs,
             self.clock_ms,
             retention_interval_ms=config.log_retention_check_interval_ms,
             compaction_interval_ms=config.log_cleaner_backoff_ms,
             checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
+            compacts=config.log_cleaner_enable,
         )
-        self._background = Background(self.loop, housekeeping)
+        self._background = Background(self.loop, self._housekeeping)
+        self.settings.changed = self._settings_changed
+
+    def _settings_changed(self) -> None:
+        """Tell those who were told once; who asks each time has nothing to learn."""
+        config = self.settings.config
+        self._admission.max_connections = config.max_connections
+        self._admission.max_connections_per_ip = config.max_connections_per_ip
+        self._housekeeping.compaction_interval_ms = config.log_cleaner_backoff_ms
 
     def _listen(self, listener: str, endpoint: Endpoint) -> Server:
         config = self.settings.config
@@ -139,11 +155,20 @@ class Broker:
             self._background.stop()
         if self._pages is not None:
             self._pages.close()
+        if "groups" in self.__dict__:
+            self.groups.stop()
         for server in self.servers:
             server.close()
         if self._catalog is not None:
             self._catalog.close()
         self.logs.close(self.clock_ms())
+
+    @functools.cached_property
+    def groups(self) -> Groups:
+        """The coordinator of groups; there is none before somebody asks."""
+        from ottla.broker.groups import Groups
+
+        return Groups(self)
 
     @property
     def catalog(self) -> Catalog:

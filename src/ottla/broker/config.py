@@ -104,7 +104,6 @@ class BrokerConfig:
         57_671_680,
         "The most bytes that the answer to one fetch carries, unless its first batch alone is larger.",
         check=at_least(1024),
-        is_kept_only=True,
     )
     max_incremental_fetch_session_cache_slots: int = own(
         "max.incremental.fetch.session.cache.slots",
@@ -168,7 +167,6 @@ class BrokerConfig:
         11,
         "Over how many windows of time the use of a quota is measured.",
         check=at_least(1),
-        is_kept_only=True,
     )
     quota_window_size_seconds: int = own(
         "quota.window.size.seconds",
@@ -176,7 +174,6 @@ class BrokerConfig:
         1,
         "The length of one window of time in the measure of quotas.",
         check=at_least(1),
-        is_kept_only=True,
     )
     log_retention_check_interval_ms: int = own(
         "log.retention.check.interval.ms",
@@ -190,7 +187,6 @@ class BrokerConfig:
         Kind.BOOLEAN,
         True,
         "Whether logs are compacted.",
-        is_kept_only=True,
     )
     log_cleaner_backoff_ms: int = own(
         "log.cleaner.backoff.ms",
@@ -221,13 +217,57 @@ class BrokerConfig:
         check=at_least(1),
         is_kept_only=True,
     )
+    offset_metadata_max_bytes: int = own(
+        "offset.metadata.max.bytes",
+        Kind.INT,
+        4096,
+        "The most text that a committed offset may carry.",
+    )
+    offsets_retention_minutes: int = own(
+        "offsets.retention.minutes",
+        Kind.INT,
+        10_080,
+        "How long the offsets of an empty group stay.",
+        check=at_least(1),
+    )
+    offsets_retention_check_interval_ms: int = own(
+        "offsets.retention.check.interval.ms",
+        Kind.LONG,
+        600_000,
+        "How often old offsets are looked for.",
+        check=at_least(1),
+    )
+    group_initial_rebalance_delay_ms: int = own(
+        "group.initial.rebalance.delay.ms",
+        Kind.INT,
+        3000,
+        "How long a new group waits for more members.",
+    )
+    group_min_session_timeout_ms: int = own(
+        "group.min.session.timeout.ms",
+        Kind.INT,
+        6000,
+        "The shortest session a member may ask for.",
+    )
+    group_max_session_timeout_ms: int = own(
+        "group.max.session.timeout.ms",
+        Kind.INT,
+        1_800_000,
+        "The longest session a member may ask for.",
+    )
+    group_max_size: int = own(
+        "group.max.size",
+        Kind.INT,
+        MOST_INT,
+        "How many members a group may have.",
+        check=at_least(1),
+    )
     offsets_topic_num_partitions: int = own(
         "offsets.topic.num.partitions",
         Kind.INT,
         50,
         "How many partitions the topic of committed offsets gets.",
         check=at_least(1),
-        is_kept_only=True,
     )
     offsets_topic_replication_factor: int = own(
         "offsets.topic.replication.factor",
@@ -235,7 +275,6 @@ class BrokerConfig:
         3,
         "How many replicas the topic of committed offsets gets.",
         check=at_least(1),
-        is_kept_only=True,
     )
     offsets_topic_segment_bytes: int = own(
         "offsets.topic.segment.bytes",
@@ -243,7 +282,6 @@ class BrokerConfig:
         104_857_600,
         "The segment size of the topic of committed offsets.",
         check=at_least(1),
-        is_kept_only=True,
     )
 
 

@@ -119,15 +119,8 @@ _ROWS: tuple[Row, ...] = (
         "The group protocols that are served.",
     ),
     ("group.coordinator.threads", Kind.INT, 4, "Threads of the coordinator.", at_least(1)),
-    ("group.initial.rebalance.delay.ms", Kind.INT, 3000, "How long a new group waits for more members."),
-    ("group.max.session.timeout.ms", Kind.INT, 1_800_000, "The longest session a member may ask for."),
-    ("group.max.size", Kind.INT, MOST_INT, "How many members a group may have.", at_least(1)),
-    ("group.min.session.timeout.ms", Kind.INT, 6000, "The shortest session a member may ask for."),
-    ("offset.metadata.max.bytes", Kind.INT, 4096, "The most text that a committed offset may carry."),
     ("offsets.commit.timeout.ms", Kind.INT, 5000, "How long a commit waits for its replicas.", at_least(1)),
     ("offsets.load.buffer.size", Kind.INT, 5_242_880, "How much is read at once of committed offsets.", at_least(1)),
-    ("offsets.retention.check.interval.ms", Kind.LONG, 600_000, "How often old offsets are looked for.", at_least(1)),
-    ("offsets.retention.minutes", Kind.INT, 10_080, "How long the offsets of an empty group stay.", at_least(1)),
     ("offsets.topic.compression.codec", Kind.INT, 0, "The codec of the topic of offsets, by its number."),
     # Transactions
     (

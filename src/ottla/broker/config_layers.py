@@ -6,7 +6,7 @@ The first is given at the start and stays. The other two are in the store and ch
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ottla.broker.config import FALLBACK_CHAINS, OWN_SETTINGS, TOPIC_FALLBACKS, BrokerConfig
@@ -28,12 +28,14 @@ class BrokerSettings:
         self.static = dict(static or {})
         self.of_cluster: dict[str, str] = {}
         self.of_broker: dict[str, str] = {}
+        self.changed: Callable[[], None] = lambda: None  # called when others hold from now on
         self._refresh()
 
     def set_dynamic(self, of_cluster: Mapping[str, str], of_broker: Mapping[str, str]) -> None:
         """Go by other settings from now on."""
         self.of_cluster, self.of_broker = dict(of_cluster), dict(of_broker)
         self._refresh()
+        self.changed()
 
     def check_dynamic(self, of_cluster: Mapping[str, str], of_broker: Mapping[str, str]) -> None:
         """Whether these could be the settings; ConfigError if not."""

@@ -21,17 +21,17 @@ class Admission:
     """How many connections there are and may be, in all and from one address, through whatever listener."""
 
     def __init__(self, max_connections: int = NO_LIMIT, max_connections_per_ip: int = NO_LIMIT) -> None:
-        self._max_connections = max_connections
-        self._max_connections_per_ip = max_connections_per_ip
+        self.max_connections = max_connections
+        self.max_connections_per_ip = max_connections_per_ip
         self._by_address: Counter[str] = Counter()
         self._count = 0
 
     def enter(self, address: str) -> str | None:
         """Count one more; or why it may not be."""
-        if self._count >= self._max_connections:
-            return f"there are {self._max_connections} already"
-        if self._by_address[address] >= self._max_connections_per_ip:
-            return f"there are {self._max_connections_per_ip} from there already"
+        if self._count >= self.max_connections:
+            return f"there are {self.max_connections} already"
+        if self._by_address[address] >= self.max_connections_per_ip:
+            return f"there are {self.max_connections_per_ip} from there already"
         self._count += 1
         self._by_address[address] += 1
         return None

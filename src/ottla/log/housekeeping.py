@@ -36,22 +36,25 @@ class Housekeeping:
         compaction_interval_ms: int = 15 * SECOND_MS,
         checkpoint_interval_ms: int = MINUTE_MS,
         producer_interval_ms: int = 10 * MINUTE_MS,
+        compacts: bool = True,
         map_entries: int = MAP_ENTRIES,
     ) -> None:
         self._manager = manager
         self.clock_ms = clock_ms
+        self._compacts = compacts
         self._map_entries = map_entries
         self.uncleanable: dict[TopicPartition, str] = {}
+        self.compaction_interval_ms = compaction_interval_ms  # may be changed at any time
         now_ms = clock_ms()
-        self._tasks: list[tuple[int, Callable[[], Slices]]] = [
-            (flush_interval_ms, self.flush),
-            (retention_interval_ms, self.retain),
-            (compaction_interval_ms, self.compact),
-            (flush_interval_ms, self.remove),
-            (checkpoint_interval_ms, self.checkpoint),
-            (producer_interval_ms, self.expire_producers),
+        self._tasks: list[tuple[Callable[[], int], Callable[[], Slices]]] = [
+            (lambda: flush_interval_ms, self.flush),
+            (lambda: retention_interval_ms, self.retain),
+            (lambda: self.compaction_interval_ms, self.compact),
+            (lambda: flush_interval_ms, self.remove),
+            (lambda: checkpoint_interval_ms, self.checkpoint),
+            (lambda: producer_interval_ms, self.expire_producers),
         ]
-        self._due_ms = [now_ms + interval for interval, _ in self._tasks]
+        self._due_ms = [now_ms + interval_ms() for interval_ms, _ in self._tasks]
 
     @property
     def next_due_ms(self) -> int:
@@ -62,7 +65,7 @@ class Housekeeping:
         for number, (interval_ms, task) in enumerate(self._tasks):
             if self.clock_ms() >= self._due_ms[number]:
                 yield from task()
-                self._due_ms[number] = self.clock_ms() + interval_ms
+                self._due_ms[number] = self.clock_ms() + interval_ms()
 
     def _logs(self) -> Iterator[tuple[TopicPartition, Log]]:
         """Every log that is still there when its turn comes."""
@@ -128,7 +131,7 @@ class Housekeeping:
 
     def compact(self) -> Slices:
         """Compact the logs that need it, the dirtiest first."""
-        while (choice := self._dirtiest()) is not None:
+        while self._compacts and (choice := self._dirtiest()) is not None:
             partition, log, work = choice
             compaction = Compaction(log, work, self.clock_ms(), map_entries=self._map_entries)
             # What compaction leaves out must be known to be on the disk, not lost, when the log is next opened.

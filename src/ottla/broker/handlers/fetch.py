@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ottla.broker.loop import Timer
     from ottla.replica.partition import Partition, Read
 
-MOST_BYTES = 57_671_680  # fetch.max.bytes
 READ_COMMITTED = 1
 ISOLATION_LEVELS = (0, READ_COMMITTED)
 NO_RECORDS = b""
@@ -79,7 +78,7 @@ class Fetch:
         self._found = []
         self._found_bytes = 0
         self._has_news = False
-        budget = min(self._request.max_bytes, MOST_BYTES)
+        budget = min(self._request.max_bytes, self._broker.settings.config.fetch_max_bytes)
         for key, wanted in self._fetching.wanted.items():
             data = self._partition_data(key, wanted, budget - self._found_bytes)
             self._found.append((key, wanted, data))

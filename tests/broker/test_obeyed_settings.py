@@ -1,0 +1,69 @@
+"""Settings of the broker that limit its clients, set at the start and while it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from typing import Any
+
+import pytest
+
+from ottla.broker.config_layers import BrokerSettings
+from ottla.client import Admin, ConfigChange, ConfigOperation, NewTopic, Resource, ResourceKind
+from ottla.records.build import build_batch
+from ottla.testing.broker import running_broker
+from ottla.wire.frames import decode_response, encode_request
+from ottla.wire.schema import Request
+from ottla.wire.uuids import ZERO_UUID
+from tests.conformance import requests
+from tests.conformance.connection import Connection
+from tests.conformance.script import Topic
+
+
+def test_a_limit_of_connections_holds_as_soon_as_it_is_set() -> None:
+    with running_broker() as broker, Admin(broker.bootstrap) as admin:
+
+        def limit(count: int) -> None:
+            change = ConfigChange("max.connections", ConfigOperation.SET, str(count))
+            admin.alter_configs(Resource(ResourceKind.BROKER, "1"), [change])
+
+        limit(1)
+        with contextlib.closing(socket.create_connection((broker.host, broker.port))) as refused:
+            refused.settimeout(10)
+            assert refused.recv(1) == b""
+        limit(100)
+        with contextlib.closing(socket.create_connection((broker.host, broker.port))) as taken:
+            taken.settimeout(0.05)
+            with pytest.raises(TimeoutError):
+                taken.recv(1)
+
+
+def test_changes_are_told_to_who_wants_to_know() -> None:
+    settings = BrokerSettings()
+    seen: list[int] = []
+    settings.changed = lambda: seen.append(settings.config.max_connections)
+    settings.set_dynamic({}, {"max.connections": "7"})
+    assert seen == [7]
+
+
+def ask(connection: Connection, request: Request, version: int) -> Any:
+    connection.send(encode_request(1, None, request, version))
+    frame = connection.receive(10)
+    assert isinstance(frame, bytes)
+    return decode_response(frame, request.api, version)[1]
+
+
+def test_an_answer_to_a_fetch_is_no_larger_than_the_broker_lets_it_be() -> None:
+    with running_broker(settings={"fetch.max.bytes": "1024"}) as broker:
+        with Admin(broker.bootstrap) as admin:
+            admin.create_topics([NewTopic("t", 2)])
+        with contextlib.closing(Connection((broker.host, broker.port))) as connection:
+            topic = Topic("t", ZERO_UUID)
+            for partition in (0, 1):
+                batch = build_batch([b"v" * 900], timestamp=0)
+                ask(connection, requests.produce(topic, batch, partition=partition), 12)
+            wanted = [requests.fetch_partition(partition=partition) for partition in (0, 1)]
+            response = ask(connection, requests.fetch({topic: wanted}, max_bytes=1 << 30), 12)
+        sizes = [len(answer.records or b"") for answer in response.responses[0].partitions]
+        assert sizes[0] > 900
+        assert sizes[1] == 0
