@@ -280,6 +280,7 @@ class Catalog:
         topic = self._topics.by_name[name]
         states = _first_states(replicas)
         topic.partitions += self._open_partitions(name, node, first, states, self._topic_config(topic.overrides))
+        self._topics.changed(name)
 
     # Configurations
 

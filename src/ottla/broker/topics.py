@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ottla.replica.partition import Partition
 
@@ -15,11 +15,24 @@ class Topic:
     partitions: list[Partition]
     overrides: dict[str, str]  # the configurations set for this topic, as they were written
 
+    @property
+    def partition_count(self) -> int:
+        return len(self.partitions)
+
 
 class Topics:
     def __init__(self) -> None:
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
+        self._watchers: list[Callable[[str], None]] = []
+
+    def watch(self, callback: Callable[[str], None]) -> None:
+        """Call back with the name of each topic that comes, goes or gets more partitions."""
+        self._watchers.append(callback)
+
+    def changed(self, name: str) -> None:
+        for callback in self._watchers:
+            callback(name)
 
     def __len__(self) -> int:
         return len(self.by_name)
@@ -30,10 +43,12 @@ class Topics:
     def add(self, topic: Topic) -> None:
         self.by_name[topic.name] = topic
         self.by_id[topic.topic_id] = topic
+        self.changed(topic.name)
 
     def remove(self, name: str) -> Topic:
         topic = self.by_name.pop(name)
         del self.by_id[topic.topic_id]
+        self.changed(name)
         return topic
 
     def partition(self, name: str, index: int) -> Partition | None:

@@ -9,7 +9,9 @@ from ottla.wire.errors import ErrorCode
 
 MOST_CHARACTERS = 249
 CLUSTER_METADATA = "__cluster_metadata"
-INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
