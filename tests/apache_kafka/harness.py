@@ -41,7 +41,7 @@ def run_tool(main_class: str, *arguments: str, text_in: str = "") -> str:
 class ApacheKafka:
     """One broker that is its own controller. A context manager: it runs inside the `with`.
 
-    After `stop` or `kill` it can be started again on the same data. The process ends with this one,
+    After `stop` or `kill` it can be started again on the same data and port. The process ends with this one,
     however this one ends.
     """
 
@@ -50,7 +50,7 @@ class ApacheKafka:
         self.log_dir = folder / "data"
         self._extra_properties = dict(properties or {})
         self._process: subprocess.Popen[bytes] | None = None
-        self._port = 0
+        self._port = self._controller_port = 0
 
     @property
     def bootstrap(self) -> str:
@@ -115,12 +115,13 @@ class ApacheKafka:
                 process.stdin.close()
 
     def _write_properties(self) -> Path:
-        self._port, controller_port = free_ports(2)
+        if self._port == 0:
+            self._port, self._controller_port = free_ports(2)
         properties = {
             "process.roles": "broker,controller",
             "node.id": "1",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller_port}",
+            "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{self._controller_port}",
             "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(self.log_dir),

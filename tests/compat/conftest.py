@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -12,7 +14,12 @@ from tests.compat import kcat_client
 from tests.compat.aiokafka_client import AiokafkaClient
 from tests.compat.client import AdminClient, Client
 from tests.compat.confluent_client import ConfluentClient
+from tests.compat.group_consumers import Membership
 from tests.compat.kafka_python_client import KafkaPythonClient
+from tests.compat.killable import KillableBroker, killable_broker
+from tests.compat.member import Join, Member
+from tests.compat.numbered_topic import NumberedTopic
+from tests.conformance.ottla_broker import served_names
 
 LIBRARIES: dict[str, Callable[[str], AdminClient]] = {
     "confluent-kafka": ConfluentClient,
@@ -25,6 +32,15 @@ CLIENTS: dict[str, Callable[[str], Client]] = {**LIBRARIES, "kcat": kcat_client.
 @pytest.fixture(scope="session")
 def broker() -> Iterator[RunningBroker]:
     with running_broker() as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def killable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KillableBroker]:
+    """A broker with coordinators in a hurry. A test that ends it starts it again."""
+    if os.environ.get("OTTLA_TEST_BROKER", "ottla") == "ottla" and "JoinGroup" not in served_names():
+        pytest.skip("the coordinators are not served yet")
+    with killable_broker(tmp_path_factory.mktemp("killable")) as broker:
         yield broker
 
 
@@ -70,3 +86,26 @@ def readers(broker: RunningBroker) -> Iterator[dict[str, Client]]:
     yield clients
     for client in clients.values():
         client.__exit__(None, None, None)
+
+
+@pytest.fixture(scope="session")
+def writer(killable: KillableBroker) -> Iterator[ConfluentClient]:
+    with ConfluentClient(killable.bootstrap) as writer:
+        yield writer
+
+
+@pytest.fixture
+def filled(writer: ConfluentClient, topic: str) -> NumberedTopic:
+    return NumberedTopic(writer, topic)
+
+
+@pytest.fixture
+def membership(killable: KillableBroker, filled: NumberedTopic) -> Membership:
+    return Membership(bootstrap=killable.bootstrap, group=f"group-{filled.name}", topics=[filled.name])
+
+
+@pytest.fixture
+def join() -> Iterator[Join]:
+    """Starts a member, which ends with the test."""
+    with ExitStack() as stack:
+        yield lambda library, membership: stack.enter_context(Member(library, membership))

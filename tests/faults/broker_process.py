@@ -29,6 +29,10 @@ class BrokerProcess:
         host, _, port = self.bootstrap.rpartition(":")
         return host, int(port)
 
+    @property
+    def process_id(self) -> int:
+        return self._process.pid
+
     def memory_bytes(self) -> int:
         """What it holds of the machine's memory."""
         status = Path(f"/proc/{self._process.pid}/status").read_text()
