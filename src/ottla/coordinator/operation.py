@@ -9,25 +9,28 @@ refusals: nobody was told of what did not last.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ottla.wire.coordinator_records import RecordTypes
 from ottla.wire.errors import ErrorCode
-from ottla.wire.schema import Message, Response
+from ottla.wire.schema import Message
 
 NO_PRODUCER = (-1, -1)
 
 
 class Reply:
-    """The way back to who asked: now, in a later operation, or as a refusal if the coordinator goes away."""
+    """The way back to who asked: now, in a later operation, or as a refusal if the coordinator goes away.
+
+    An answer is a response, or what the one who asked makes a response of.
+    """
 
     __slots__ = ("_refusal", "_send")
 
-    def __init__(self, send: Callable[[Response], None], refusal: Callable[[ErrorCode], Response]) -> None:
-        self._send: Callable[[Response], None] | None = send
+    def __init__(self, send: Callable[[Any], None], refusal: Callable[[ErrorCode], Any]) -> None:
+        self._send: Callable[[Any], None] | None = send
         self._refusal = refusal
 
-    def send(self, response: Response) -> None:
+    def send(self, response: Any) -> None:
         """Only the first answer counts: what fails later has nothing more to say."""
         send, self._send = self._send, None
         if send is not None:
@@ -54,6 +57,7 @@ class Markers(NamedTuple):
     is_commit: bool
     coordinator_epoch: int
     partitions: list[tuple[str, int]]
+    transaction_version: int = 0  # from 2 on the epoch has risen above that of the records
 
 
 class Machine(Protocol):
@@ -84,7 +88,7 @@ class Operation:
         self.now_ms = now_ms
         self.producer = producer
         self.records: list[Written] = []
-        self.answers: list[tuple[Reply, Response]] = []
+        self.answers: list[tuple[Reply, Any]] = []
         self.timers: dict[Hashable, int | None] = {}  # in how many milliseconds; None: not any more
         self.markers: list[Markers] = []
 
@@ -92,7 +96,7 @@ class Operation:
         self.records.append(Written(key, value, version))
         self._machine.replay(key, value, self.producer[0])
 
-    def answer(self, reply: Reply, response: Response) -> None:
+    def answer(self, reply: Reply, response: Any) -> None:
         """Answer when all that this operation writes is committed."""
         self.answers.append((reply, response))
 

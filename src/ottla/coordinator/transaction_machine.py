@@ -1,0 +1,323 @@
+"""The transactional ids of one partition of __transaction_state.
+
+Answers are plain values, which whoever asked shapes: the same question comes from several requests, and from within
+the broker. What a transaction decided is in the log before anybody hears of it, so it is decided once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable
+from itertools import islice
+from typing import NamedTuple
+
+from ottla.coordinator.operation import Markers, Operation, Reply
+from ottla.coordinator.producer_ids import NoProducerId
+from ottla.coordinator.transaction import (
+    AT_REST,
+    LAST_EPOCH,
+    NO_EPOCH,
+    NO_ID,
+    PREPARED,
+    VERSION_2,
+    State,
+    TopicPartition,
+    Transaction,
+)
+from ottla.coordinator.transaction_end import Ending, decide_ending
+from ottla.coordinator.transaction_settings import TransactionSettings
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.transaction_records import TRANSACTION_RECORDS, TransactionLogKey, TransactionLogValue
+from ottla.wire.schema import Message
+
+RECORD_VERSION = 1
+ABORT_TIMER = "abort what takes too long"
+REMOVAL_TIMER = "remove ids that nobody uses"
+MOST_AT_ONCE = 1000
+NO_WAIT_MS = 1
+
+PartitionCodes = dict[TopicPartition, ErrorCode]
+
+
+class Identity(NamedTuple):
+    """The answer to who begins or ends a transaction: whom it goes on as."""
+
+    code: ErrorCode
+    producer_id: int = NO_ID
+    producer_epoch: int = NO_EPOCH
+
+
+class TransactionMachine:
+    record_types = TRANSACTION_RECORDS
+
+    def __init__(
+        self, coordinator_epoch: int, new_producer_id: Callable[[], int], settings: Callable[[], TransactionSettings]
+    ) -> None:
+        """`new_producer_id` may raise NoProducerId."""
+        self.transactions: dict[str, Transaction] = {}
+        self._coordinator_epoch = coordinator_epoch
+        self._new_producer_id = new_producer_id
+        self._settings = settings
+
+    # Replay
+
+    def replay(self, key: Message, value: Message | None, producer_id: int) -> None:
+        assert isinstance(key, TransactionLogKey)
+        known = self.transactions.get(key.transactional_id)
+        if isinstance(value, TransactionLogValue):
+            self.transactions[key.transactional_id] = Transaction.from_value(key.transactional_id, value, known)
+        elif known is not None:
+            del self.transactions[key.transactional_id]
+
+    def replay_marker(self, producer_id: int, is_commit: bool) -> None:
+        """No transaction writes here."""
+
+    def loaded(self, operation: Operation) -> None:
+        """Go on with what was decided."""
+        for transaction in self.transactions.values():
+            if transaction.state in PREPARED:
+                self._send_markers(operation, transaction)
+        operation.set_timer(ABORT_TIMER, self._settings().abort_interval_ms)
+        operation.set_timer(REMOVAL_TIMER, self._settings().removal_interval_ms)
+
+    def resigned(self) -> list[Reply]:
+        return []
+
+    # Beginning
+
+    def init_producer_id(
+        self,
+        operation: Operation,
+        reply: Reply,
+        transactional_id: str,
+        timeout_ms: int,
+        expected: tuple[int, int] | None = None,
+    ) -> None:
+        """Give a producer its id and epoch. `expected`: those it has, if it goes on after an error (KIP-360)."""
+        try:
+            answer = self._initialize(operation, transactional_id, timeout_ms, expected)
+        except NoProducerId:
+            answer = Identity(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        operation.answer(reply, answer)
+
+    def _initialize(
+        self, operation: Operation, transactional_id: str, timeout_ms: int, expected: tuple[int, int] | None
+    ) -> Identity:
+        if not transactional_id:
+            return Identity(ErrorCode.INVALID_REQUEST)
+        if not 0 < timeout_ms <= self._settings().max_timeout_ms:
+            return Identity(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
+            transaction = Transaction(transactional_id, self._new_producer_id())
+        elif expected is not None and not _may_go_on(transaction, expected):
+            return Identity(ErrorCode.PRODUCER_FENCED)
+        if transaction.state is State.ONGOING:
+            self._abort(operation, transaction)
+        if transaction.state not in AT_REST:
+            return Identity(ErrorCode.CONCURRENT_TRANSACTIONS)  # until its partitions have been told
+        given = self._next_producer(transaction, expected)
+        if given is None:
+            return Identity(ErrorCode.PRODUCER_FENCED)
+        producer, previous_epoch = given
+        initialized = transaction.initialized(producer, previous_epoch, timeout_ms, operation.now_ms)
+        self._write(operation, initialized)
+        # The log cannot tell the epoch before: a coordinator that takes over fences who has only that.
+        self.transactions[transactional_id] = initialized
+        return Identity(ErrorCode.NONE, *producer)
+
+    def _next_producer(
+        self, transaction: Transaction, expected: tuple[int, int] | None
+    ) -> tuple[tuple[int, int], int] | None:
+        """Id and epoch for who asks, and the epoch it had; None if another one has come since."""
+        epoch = transaction.producer_epoch
+        previous_epoch = NO_EPOCH if expected is None else epoch
+        if expected is not None and epoch not in (NO_EPOCH, expected[1]):
+            is_repeated = expected[1] == transaction.previous_epoch
+            return (transaction.producer, transaction.previous_epoch) if is_repeated else None
+        if transaction.is_epoch_used_up:
+            return (self._new_producer_id(), 0), previous_epoch
+        return (transaction.producer_id, epoch + 1), previous_epoch
+
+    # Taking part
+
+    def add_partitions(
+        self,
+        operation: Operation,
+        reply: Reply,
+        transactional_id: str,
+        producer: tuple[int, int],
+        partitions: Collection[TopicPartition],
+        version: int,
+    ) -> None:
+        """Let partitions take part, in a new transaction if none is open; the answer has a code for each."""
+        found = self._find(transactional_id, producer)
+        if isinstance(found, ErrorCode):
+            operation.answer(reply, dict.fromkeys(partitions, found))
+            return
+        if found.state is not State.ONGOING or not found.partitions.issuperset(partitions):
+            self._write(operation, found.joined(partitions, version, operation.now_ms))
+        operation.answer(reply, dict.fromkeys(partitions, ErrorCode.NONE))
+
+    def verify_partitions(
+        self,
+        operation: Operation,
+        reply: Reply,
+        transactional_id: str,
+        producer: tuple[int, int],
+        partitions: Collection[TopicPartition],
+    ) -> None:
+        """Tell which partitions take part, without adding any."""
+        found = self._find(transactional_id, producer)
+        if isinstance(found, ErrorCode):
+            codes: PartitionCodes = dict.fromkeys(partitions, found)
+        else:
+            codes = {
+                partition: ErrorCode.NONE if partition in found.partitions else ErrorCode.TRANSACTION_ABORTABLE
+                for partition in partitions
+            }
+        operation.answer(reply, codes)
+
+    def _find(self, transactional_id: str, producer: tuple[int, int]) -> Transaction | ErrorCode:
+        """The transaction that a producer may write in, or what keeps it from that."""
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        if transaction.state in PREPARED:
+            # First of all: who was told its next id and epoch may come before they are in force.
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        if producer[0] != transaction.producer_id:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        if producer[1] != transaction.producer_epoch:
+            return ErrorCode.PRODUCER_FENCED
+        return transaction
+
+    # Ending
+
+    def end(
+        self,
+        operation: Operation,
+        reply: Reply,
+        transactional_id: str,
+        producer: tuple[int, int],
+        *,
+        is_commit: bool,
+        version: int,
+    ) -> None:
+        """Commit or abort; answered when that is decided, before the partitions have been told."""
+        try:
+            answer = self._end(operation, transactional_id, producer, version, is_commit=is_commit)
+        except NoProducerId:
+            answer = Identity(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        operation.answer(reply, answer)
+
+    def _end(
+        self, operation: Operation, transactional_id: str, producer: tuple[int, int], version: int, *, is_commit: bool
+    ) -> Identity:
+        if not transactional_id:
+            return Identity(ErrorCode.INVALID_REQUEST)
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
+            return Identity(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        ending = decide_ending(transaction, producer, version, is_commit=is_commit)
+        match ending:
+            case Ending.PREPARE:
+                transaction = self._prepare(operation, transaction, version, is_commit=is_commit)
+            case Ending.DONE:
+                pass
+            case Ending.WAIT:
+                return Identity(ErrorCode.CONCURRENT_TRANSACTIONS)
+            case Ending.WRONG:
+                return Identity(ErrorCode.INVALID_TXN_STATE)
+            case _:
+                return Identity(ending)
+        return Identity(ErrorCode.NONE, *(transaction.next_producer if version >= VERSION_2 else ()))
+
+    def _prepare(self, operation: Operation, transaction: Transaction, version: int, *, is_commit: bool) -> Transaction:
+        needs_id = version >= VERSION_2 and transaction.is_epoch_used_up
+        prepared = transaction.prepared(
+            is_commit=is_commit,
+            version=version,
+            now_ms=operation.now_ms,
+            next_producer_id=self._new_producer_id() if needs_id else NO_ID,
+        )
+        self._write(operation, prepared)
+        self._send_markers(operation, prepared)
+        return prepared
+
+    def _abort(self, operation: Operation, transaction: Transaction) -> None:
+        """End it in the coordinator's own name, which fences the producer, whatever version it knows."""
+        self._prepare(operation, transaction, VERSION_2, is_commit=False)
+
+    def _send_markers(self, operation: Operation, transaction: Transaction) -> None:
+        operation.send_markers(
+            Markers(
+                transaction.transactional_id,
+                *transaction.producer,
+                transaction.state is State.PREPARE_COMMIT,
+                self._coordinator_epoch,
+                sorted(transaction.partitions),
+                transaction.version,
+            )
+        )
+
+    def markers_written(self, operation: Operation, transactional_id: str, producer: tuple[int, int]) -> None:
+        """All partitions of a transaction have been told of its end."""
+        transaction = self.transactions.get(transactional_id)
+        if transaction is not None and transaction.state in PREPARED and transaction.producer == producer:
+            self._write(operation, transaction.completed(operation.now_ms))
+
+    # Time
+
+    def expired(self, operation: Operation, timer: Hashable) -> None:
+        settings = self._settings()
+        if timer == ABORT_TIMER:
+            is_left = self._abort_late(operation)
+            operation.set_timer(ABORT_TIMER, NO_WAIT_MS if is_left else settings.abort_interval_ms)
+        else:
+            is_left = self._remove_unused(operation, settings.id_expiration_ms)
+            operation.set_timer(REMOVAL_TIMER, NO_WAIT_MS if is_left else settings.removal_interval_ms)
+
+    def _abort_late(self, operation: Operation) -> bool:
+        """Whether there are more than can be dealt with at once."""
+        now_ms = operation.now_ms
+        late = self._some(
+            transaction
+            for transaction in self.transactions.values()
+            if transaction.state is State.ONGOING and transaction.started_ms + transaction.timeout_ms <= now_ms
+        )
+        for transaction in late:
+            try:
+                self._abort(operation, transaction)
+            except NoProducerId:
+                return False  # the next time will do
+        return len(late) == MOST_AT_ONCE
+
+    def _remove_unused(self, operation: Operation, expiration_ms: int) -> bool:
+        now_ms = operation.now_ms
+        unused = self._some(
+            transaction
+            for transaction in self.transactions.values()
+            if transaction.state in AT_REST and transaction.updated_ms + expiration_ms <= now_ms
+        )
+        for transaction in unused:
+            operation.write(TransactionLogKey(transactional_id=transaction.transactional_id), None)
+        return len(unused) == MOST_AT_ONCE
+
+    @staticmethod
+    def _some(transactions: Iterable[Transaction]) -> list[Transaction]:
+        return list(islice(transactions, MOST_AT_ONCE))
+
+    @staticmethod
+    def _write(operation: Operation, transaction: Transaction) -> None:
+        key = TransactionLogKey(transactional_id=transaction.transactional_id)
+        operation.write(key, transaction.to_value(), RECORD_VERSION)
+
+
+def _may_go_on(transaction: Transaction, expected: tuple[int, int]) -> bool:
+    """Whether a producer that names its id is the one of this transaction, or was when the epochs ran out."""
+    producer_id, producer_epoch = expected
+    return producer_id == transaction.producer_id or (
+        producer_id == transaction.previous_producer_id and producer_epoch >= LAST_EPOCH
+    )
