@@ -7,6 +7,9 @@ from collections.abc import Callable, Hashable
 from typing import Any, TypeAlias
 
 from ottla.coordinator.classic_group import ClassicGroup
+from ottla.coordinator.consumer_replay import CONSUMER_REPLAYS
+from ottla.coordinator.consumer_settings import ConsumerSettings
+from ottla.coordinator.consumer_topics import note_changed_topics
 from ottla.coordinator.group import Group
 from ottla.coordinator.group_settings import GroupSettings
 from ottla.coordinator.offsets import Offsets
@@ -35,10 +38,13 @@ class GroupMachine:
         topics: TopicsView,
         settings: Callable[[], GroupSettings],
         make_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
+        consumer_settings: Callable[[str], ConsumerSettings] = lambda _group_id: ConsumerSettings(),
     ) -> None:
+        """`consumer_settings`: those of a consumer group, by its id."""
         self.topics = topics
         self.settings = settings
         self.make_uuid = make_uuid
+        self.consumer_settings = consumer_settings
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
 
@@ -75,6 +81,7 @@ class GroupMachine:
 
     def topics_changed(self, operation: Operation, names: set[str]) -> None:
         """Topics have come, gone or got more partitions: what was committed for those that are gone goes, too."""
+        note_changed_topics(self, names)
         for group_id in self.offsets.groups():
             for partition, (value, _) in list(self.offsets.of_group(group_id).items()):
                 name, index = partition
@@ -101,10 +108,11 @@ class GroupMachine:
 
 
 def _replay_classic_group(machine: GroupMachine, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
-    if value is None:
-        machine.groups.pop(key.group, None)
-        return
     group = machine.groups.get(key.group)
+    if value is None:
+        if isinstance(group, ClassicGroup):
+            del machine.groups[key.group]
+        return
     if not isinstance(group, ClassicGroup):
         group = machine.groups[key.group] = ClassicGroup(key.group)
     group.replay(value)
@@ -112,6 +120,7 @@ def _replay_classic_group(machine: GroupMachine, key: GroupMetadataKey, value: G
 
 _REPLAYS: dict[type[Message], Replay] = {
     GroupMetadataKey: _replay_classic_group,
+    **CONSUMER_REPLAYS,
 }
 """What takes in a record, by its key; other records are passed over."""
 
