@@ -28,6 +28,11 @@ AWAITED = {
     "offset_commit",
     "offset_fetch",
     "group_admin",
+    "init_producer_id",
+    "transactions",
+    "transactional_records",
+    "transactional_offsets",
+    "transaction_admin",
 }
 """Groups of exchanges that are recorded and not compared yet: the coordinators they talk to are not there."""
 
