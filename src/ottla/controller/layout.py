@@ -19,6 +19,7 @@ TOPICS = "/brokers/topics"
 CLUSTER_ID = "/cluster/id"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
+PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
 GROUP_CONFIGS = "/config/groups"
@@ -168,6 +169,15 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 def decode_cluster_id(data: bytes) -> str:
     cluster_id: str = _decode(data)["id"]
     return cluster_id
+
+
+def encode_producer_id_block(node_id: int, block: range) -> bytes:
+    return _encode({"version": 1, "broker": node_id, "block_start": str(block[0]), "block_end": str(block[-1])})
+
+
+def decode_producer_id_block(data: bytes) -> range:
+    fields = _decode(data)
+    return range(int(fields["block_start"]), int(fields["block_end"]) + 1)
 
 
 def encode_broker(broker: BrokerNode) -> bytes:
