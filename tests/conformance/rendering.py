@@ -99,7 +99,7 @@ class Rendering:
         """Batches with their records: codecs may compress the same records to other bytes."""
         rendered: list[Json] = []
         size_bytes = 0
-        for batch in read_batches(records):
+        for batch in read_batches(records, with_control=True):
             size_bytes += batch.header.size
             try:
                 check_batch(batch.bytes)

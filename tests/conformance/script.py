@@ -64,6 +64,8 @@ class Script:
         self.apis: set[str] = set()
         """Of every request sent, in preparation too."""
         self.token = token
+        self.patience_s = SETTLE_SECONDS
+        """How long what is waited for may take."""
         self._address = address
         self._labels: set[str] = set()
         self._rendering = Rendering(token)
@@ -156,7 +158,7 @@ class Script:
         only_own: bool = False,
     ) -> Any:  # fmt: skip
         """Asks until the answer is the one that is waited for, and keeps that one or the last."""
-        deadline = time.monotonic() + SETTLE_SECONDS
+        deadline = time.monotonic() + self.patience_s
         while not until(self.ask(request, version)) and time.monotonic() < deadline:
             time.sleep(0.01)
         return self.send(request, version, on=on, only_own=only_own)
@@ -181,7 +183,7 @@ class Script:
         self, request: Request, version: int | None = None, *, until: Callable[[Any], bool], on: str = "prepare"
     ) -> Any:
         """Asks until the answer is the one that is waited for."""
-        deadline = time.monotonic() + SETTLE_SECONDS
+        deadline = time.monotonic() + self.patience_s
         while not until(answer := self.ask(request, version, on=on)):
             if time.monotonic() > deadline:
                 raise PreparationFailed(f"{request} was still answered with {answer}")
@@ -241,7 +243,7 @@ class Script:
         """Returns when the broker leads as many partitions of a topic that was asked for."""
         name = self.name(label)
         request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
-        deadline = time.monotonic() + SETTLE_SECONDS
+        deadline = time.monotonic() + self.patience_s
         while time.monotonic() < deadline:
             [topic] = self.ask(request).topics
             if topic.error_code == 0 and len(topic.partitions) >= partitions and self._leads(name, partitions):
