@@ -129,7 +129,7 @@ def a_marker_of_nobody(script: Script, case: tuple[bool, int]) -> None:
 
 @exchanges.cases({"commit": COMMIT, "abort": ABORT})
 def a_marker_ends_an_open_transaction(script: Script, committed: bool) -> None:
-    producer, topic = ready_producer(script), script.topic()
+    producer, topic = ready_producer(script), script.topic(configs={"segment.ms": str(2**63 - 1)})
     written(script, producer, topic)
     script.send(marker(producer, {topic.name: [0]}, committed=committed))
     script.send(list_offsets(topic, -1, isolation=1))

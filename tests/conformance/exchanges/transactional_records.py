@@ -39,6 +39,11 @@ READ_COMMITTED = 1
 VERSIONS = (3, 8, 10, 11, 12, 13)
 
 
+def one_segment(script: Script, **options: Any) -> Topic:
+    """A topic whose records are old and whose markers are new, and which does not start a segment for that."""
+    return script.topic(configs={"segment.ms": str(2**63 - 1)}, **options)
+
+
 def show(script: Script, topic: Topic, offset: int = 0, version: int = 12) -> None:
     script.send(fetch_from(topic, offset, isolation_level=READ_COMMITTED), version)
 
@@ -202,7 +207,7 @@ def a_late_batch_of_the_transaction_before_in_the_old_protocol(script: Script) -
 
 @exchanges.versions((4, 11, 12, 16, 18))
 def an_open_transaction_is_read(script: Script, version: int) -> None:
-    producer, topic = ready_producer(script), script.topic(values=2)
+    producer, topic = ready_producer(script), one_segment(script, values=2)
     written(script, producer, topic, count=2)
     script.produce(topic, plain(1))
     for isolation in (0, READ_COMMITTED):
@@ -226,7 +231,7 @@ def transactions_of_two(script: Script, topic: Topic) -> None:
 
 @exchanges.versions((4, 11, 12, 16, 18))
 def ended_transactions_are_read(script: Script, version: int) -> None:
-    topic = script.topic()
+    topic = one_segment(script)
     transactions_of_two(script, topic)
     for isolation in (0, READ_COMMITTED):
         script.send(fetch_from(topic, isolation_level=isolation), version)
@@ -234,14 +239,14 @@ def ended_transactions_are_read(script: Script, version: int) -> None:
 
 @exchanges.cases({str(offset): offset for offset in range(11)})
 def aborted_transactions_from_offset(script: Script, offset: int) -> None:
-    topic = script.topic()
+    topic = one_segment(script)
     transactions_of_two(script, topic)
     show(script, topic, offset)
 
 
 @exchanges.one
 def aborted_transactions_within_few_bytes(script: Script) -> None:
-    topic = script.topic()
+    topic = one_segment(script)
     transactions_of_two(script, topic)
     for offset in range(9):
         request = fetch({topic: [fetch_partition(offset, max_bytes=1)]}, isolation_level=READ_COMMITTED)
@@ -250,7 +255,7 @@ def aborted_transactions_within_few_bytes(script: Script) -> None:
 
 @exchanges.one
 def a_transaction_in_two_partitions(script: Script) -> None:
-    producer, topic = ready_producer(script), script.topic(partitions=2)
+    producer, topic = ready_producer(script), one_segment(script, partitions=2)
     written(script, producer, topic)
     written(script, producer, topic, partition=1)
     both = fetch({topic: [fetch_partition(), fetch_partition(partition=1)]}, isolation_level=READ_COMMITTED)
@@ -261,7 +266,7 @@ def a_transaction_in_two_partitions(script: Script) -> None:
 
 @exchanges.one
 def a_transaction_without_records(script: Script) -> None:
-    producer, topic = ready_producer(script), script.topic()
+    producer, topic = ready_producer(script), one_segment(script)
     script.ask(add_partitions(producer, {topic.name: [0]}))
     ended(script, producer, ABORT)
     show(script, topic)
@@ -273,7 +278,7 @@ TIMESTAMPS = {"latest": -1, "earliest": -2, "of the highest time": -3, "a time":
 
 @exchanges.cases(TIMESTAMPS)
 def list_offsets_beside_an_open_transaction(script: Script, timestamp: int) -> None:
-    producer, topic = ready_producer(script), script.topic(values=1)
+    producer, topic = ready_producer(script), one_segment(script, values=1)
     written(script, producer, topic, timestamp=1_700_000_000_500)
     for isolation in (0, READ_COMMITTED):
         script.send(list_offsets(topic, timestamp, isolation=isolation))
@@ -285,7 +290,7 @@ def list_offsets_beside_an_open_transaction(script: Script, timestamp: int) -> N
 
 @exchanges.one
 def the_last_stable_offset_moves_with_the_oldest_transaction(script: Script) -> None:
-    one, two, topic = ready_producer(script, "one"), ready_producer(script, "two"), script.topic()
+    one, two, topic = ready_producer(script, "one"), ready_producer(script, "two"), one_segment(script)
     latest = list_offsets(topic, -1, isolation=READ_COMMITTED)
     written(script, one, topic)
     written(script, two, topic)
@@ -298,7 +303,7 @@ def the_last_stable_offset_moves_with_the_oldest_transaction(script: Script) -> 
 
 @exchanges.one
 def a_transaction_times_out(script: Script) -> None:
-    producer, topic = ready_producer(script, timeout_ms=50), script.topic()
+    producer, topic = ready_producer(script, timeout_ms=50), one_segment(script)
     written(script, producer, topic)
     script.patience_s = 30
     await_transaction(script, producer, "CompleteAbort")
