@@ -2,7 +2,7 @@
 
 Bytes are received into one large buffer that all connections share. A frame that lies whole in it is handled right
 there, without a copy; what is not whole, or may not be handled yet, is kept with the connection. A handler must not
-hold on to a frame after it returns.
+hold on to a frame after it returns, or at the latest after the call that it asked for with `call_when_handled`.
 """
 
 from __future__ import annotations
@@ -76,8 +76,10 @@ class Connection:
         self._is_handling = False
         self._events = READ
         self._received_at = loop.now()
+        self._call_when_handled: Callable[[], None] | None = None
         self._calls_when_closed: dict[Callable[[], None], None] = {}
         self.is_open = True
+        self.was_refused = False
         loop.watch(sock, READ, self._ready)
 
     # Receiving
@@ -120,26 +122,38 @@ class Connection:
     def _take_frames(self, data: memoryview) -> None:
         """Handle the whole frames in `data` as far as the limits let them in, and keep the rest."""
         position, end = 0, len(data)
+        slots, handle, most_bytes = self._slots, self._handle, self._limits.max_frame_bytes
         self._is_handling = True
         while end - position >= _SIZE.size and self.is_open:
-            if self._is_full():
+            if slots and self._is_full():
                 self._collect_answers()
                 if self._is_full():
                     break
             (size,) = _SIZE.unpack_from(data, position)
-            if not 0 <= size <= self._limits.max_frame_bytes:
-                self.close(f"a frame of {size} bytes is not within 0 and {self._limits.max_frame_bytes}")
+            if not 0 <= size <= most_bytes:
+                self.refuse(f"a frame of {size} bytes is not within 0 and {most_bytes}")
                 break
             start = position + _SIZE.size
             if start + size > end:
                 break
             position = start + size
-            self._handle(self, data[start:position])
+            handle(self, data[start:position])
+        if self._call_when_handled is not None:
+            self._end_of_frames()
         self._is_handling = False
         if self.is_open:
             if position < end:
                 self._keep(data[position:])
             self.answered()
+
+    def call_when_handled(self, callback: Callable[[], None]) -> None:
+        """For who handles several frames at once: call when no more are at hand. The frames are good until then."""
+        self._call_when_handled = callback
+
+    def _end_of_frames(self) -> None:
+        callback, self._call_when_handled = self._call_when_handled, None
+        if callback is not None:
+            callback()
 
     def _keep(self, rest: memoryview) -> None:
         """Copy what could not be handled, with room for more of the frame that it begins.
@@ -288,6 +302,11 @@ class Connection:
         """Whether nothing came for so long, nothing is under way, and nobody told the client to wait."""
         is_waiting = self._slots or self._unsent or self._is_muted_until is not None
         return not is_waiting and self._loop.now() - self._received_at > seconds
+
+    def refuse(self, reason: str) -> None:
+        """End it for what the client did, which is worth a line in the log."""
+        self.was_refused = True
+        self.close(reason)
 
     def close(self, reason: str) -> None:
         if not self.is_open:

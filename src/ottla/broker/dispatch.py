@@ -27,6 +27,7 @@ from ottla.wire.schema import Request, Response
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.connection import Connection, Slot
+    from ottla.broker.produce_runs import ProduceRuns
 
 
 class Handler(Protocol):
@@ -66,16 +67,22 @@ class Context:
 
     def close(self, reason: str) -> None:
         """Refuse in the one way that is left where no answer is expected."""
-        self.connection.close(reason)
+        self.connection.refuse(reason)
 
 
 class Dispatch:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._routes: dict[tuple[int, int], Handler] = {}  # by API and version: those asked for so far
+        self._runs: ProduceRuns | None = None  # from the first Produce request on
 
     def handle(self, connection: Connection, frame: memoryview) -> None:
         """Called by a connection for each frame."""
+        runs = self._runs
+        if runs is not None:
+            if runs.take(connection, frame):
+                return
+            runs.end()
         try:
             header = read_request_header(frame)
             handler = self._routes.get((header.api.key, header.version))
@@ -84,26 +91,42 @@ class Dispatch:
             else:
                 handler, request = self._first_of_its_kind(header, frame)
         except ProtocolError as error:
-            connection.close(str(error))
+            connection.refuse(str(error))
             return
         context = Context(connection, connection.expect_answer(), header, len(frame))
         broker = self._broker
         broker.metrics.requests[header.api.name] += 1
         broker.metrics.received_bytes += len(frame)
         try:
-            started = perf_counter()
-            response = handler(broker, request, context)
             if broker.quotas.are_set:
-                # In percent of the broker's one thread. Part of the answer where there is one to carry it.
-                used = (perf_counter() - started) * 100
-                throttle_ms = broker.throttle(REQUEST_PERCENTAGE, context, used)
-                if throttle_ms and response is not None and hasattr(response, "throttle_time_ms"):
-                    response.throttle_time_ms = max(response.throttle_time_ms, throttle_ms)
+                response = self._handle_measured(handler, request, context)
+            else:
+                response = handler(broker, request, context)
             if response is not None:
                 context.reply(response)
+                if header.api is apis.PRODUCE:
+                    self._learn(header, request, response)
         except Exception:
             broker.report_bug(header)
             connection.close("the broker failed")
+
+    def _handle_measured(self, handler: Handler, request: Request, context: Context) -> Response | None:
+        """Count the time it takes against the client's quota."""
+        started = perf_counter()
+        response = handler(self._broker, request, context)
+        # In percent of the broker's one thread. Part of the answer where there is one to carry it.
+        throttle_ms = self._broker.throttle(REQUEST_PERCENTAGE, context, (perf_counter() - started) * 100)
+        if throttle_ms and response is not None and hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = max(response.throttle_time_ms, throttle_ms)
+        return response
+
+    def _learn(self, header: RequestHeader, request: Any, response: Any) -> None:
+        """The next request like this one may go a shorter way."""
+        if self._runs is None:
+            from ottla.broker.produce_runs import ProduceRuns
+
+            self._runs = ProduceRuns(self._broker)
+        self._runs.learn(header, request, response)
 
     def _first_of_its_kind(self, header: RequestHeader, frame: memoryview) -> tuple[Handler, Request]:
         """Find the handler of a version that was not asked for before, and remember it if it is served."""

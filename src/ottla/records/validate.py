@@ -7,6 +7,7 @@ read, docs/records.md says what is done here instead.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
@@ -57,7 +58,7 @@ class InvalidRecords(ValueError):
         """Whether the answer has the message, too. Kafka leaves it out for most errors."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ProduceSettings:
     """What a topic's configuration asks of produced records."""
 
@@ -68,6 +69,11 @@ class ProduceSettings:
     is_compacted: bool = False
     codec: int | None = None  # None: as the producer sent them
     level: int | None = None
+
+    @functools.cached_property
+    def leaves_batches_alone(self) -> bool:
+        """Whether nothing has to be changed in a batch that is as it should be."""
+        return self.codec is None and not self.is_log_append_time
 
 
 class Validated(NamedTuple):
@@ -93,10 +99,10 @@ def validate_produce(
     `partition` is named in messages, as in "orders-0". `limit_bytes` bounds what a compressed batch may
     become. `records` are changed in place where they are writable and need a stamp.
     """
-    if records is not None and settings.codec is None and not settings.is_log_append_time:
-        plain = _plain(records, settings, has_transactional_id, now_ms)
+    if records is not None:
+        plain = plain_batch(records, settings, now_ms, has_transactional_id=has_transactional_id)
         if plain is not None:
-            return plain
+            return Validated(*plain, at.NO_TIMESTAMP)
     header = single_batch(records, version)
     assert records is not None
     if header.is_transactional and not has_transactional_id:
@@ -125,34 +131,36 @@ def validate_produce(
     return _stamped(batch, header, settings.is_log_append_time, max_timestamp)
 
 
-def _plain(records: Buffer, settings: ProduceSettings, has_transactional_id: bool, now_ms: int) -> Validated | None:
+def plain_batch(
+    records: Buffer, settings: ProduceSettings, now_ms: int, *, has_transactional_id: bool = False
+) -> tuple[memoryview, BatchHeader] | None:
     """The usual case at a glance: an uncompressed batch that may stay as it is. None: look closer.
 
-    It says yes only where all the checks below would, and costs a third of them.
+    It says yes only where all the checks of `validate_produce` would, and costs a fifth of them.
     """
     size = len(records)
-    if size < at.HEADER_SIZE or size > settings.max_message_bytes:
+    if size < at.HEADER_SIZE or size > settings.max_message_bytes or not settings.leaves_batches_alone:
         return None
-    header = BatchHeader._make(at.HEADER.unpack_from(records))
-    base_offset, length, _, magic, crc, attributes, last_offset_delta, base_timestamp, max_timestamp = header[:9]
+    fields = at.HEADER.unpack_from(records)
+    (base_offset, length, _, magic, crc, attributes, last_offset_delta) = fields[:7]
+    (base_timestamp, max_timestamp, producer_id, _, base_sequence, count) = fields[7:]
     if (
         base_offset
         or length + at.PREFIX_SIZE != size
         or magic != at.MAGIC
         or attributes & ~(at.TRANSACTIONAL if has_transactional_id else 0)
-        or last_offset_delta + 1 != header.count
+        or last_offset_delta + 1 != count
         or last_offset_delta < 0
-        or (header.producer_id >= 0 and header.base_sequence < 0)
+        or (producer_id >= 0 and base_sequence < 0)
     ):
         return None
     view = memoryview(records)
     if view.readonly or crc32c(view[at.ATTRIBUTES_AT :]) != crc:
         return None
     try:
-        scan = scan_records(view[at.HEADER_SIZE :], header.count)
+        least, most, null_key, _ = scan_records(view[at.HEADER_SIZE :], count)
     except CorruptBatch:
         return None
-    least, most, null_key, _ = scan
     if (
         base_timestamp + most != max_timestamp
         or max_timestamp - now_ms > settings.after_max_ms
@@ -161,7 +169,7 @@ def _plain(records: Buffer, settings: ProduceSettings, has_transactional_id: boo
         or (null_key >= 0 and settings.is_compacted)
     ):
         return None
-    return Validated(view, header, at.NO_TIMESTAMP)
+    return view, at.header_of(fields)
 
 
 def single_batch(records: Buffer | None, version: int) -> BatchHeader:

@@ -5,6 +5,7 @@ With one replica the high watermark follows the end of the log at once. Nothing 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from ottla.log.aborted import AbortedTransaction
@@ -19,6 +20,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.parts import Buffer
 
 DECOMPRESSED_LIMIT_BYTES = 1 << 30
+FIRST_VERSION_WITH_TRANSACTIONS_2 = 12
 
 
 class FencedLeaderEpoch(LogError):
@@ -92,15 +94,37 @@ class Partition:
             now_ms=now_ms,
             limit_bytes=DECOMPRESSED_LIMIT_BYTES,
         )
-        appended = self.log.append(validated.batch, validated.header, self.leader_epoch, now_ms)
+        appended = self.log.append(
+            validated.batch,
+            validated.header,
+            self.leader_epoch,
+            now_ms,
+            new_epoch_starts_at_zero=version >= FIRST_VERSION_WITH_TRANSACTIONS_2 and validated.header.is_transactional,
+        )
         if appended.duplicate:
             return appended, appended.max_timestamp  # as Kafka answers, whoever stamped it
         self._grown(len(validated.batch))
         return appended, validated.log_append_time
 
-    def append(self, batch: bytearray, header: BatchHeader, now_ms: int, *, origin: Origin = Origin.CLIENT) -> Appended:
+    def produce_all(self, batches: Sequence[tuple[memoryview, BatchHeader]], now_ms: int) -> int:
+        """Append batches that `plain_batch` found good and that have no producer id; the offset of the first."""
+        base_offset = self.log.append_all(batches, self.leader_epoch, now_ms)
+        self._grown(sum([len(batch) for batch, _ in batches]))
+        return base_offset
+
+    def append(
+        self,
+        batch: bytearray,
+        header: BatchHeader,
+        now_ms: int,
+        *,
+        origin: Origin = Origin.CLIENT,
+        transaction_version: int = 0,
+    ) -> Appended:
         """Append a batch that was made here: a coordinator's records, or the end of a transaction."""
-        appended = self.log.append(batch, header, self.leader_epoch, now_ms, origin=origin)
+        appended = self.log.append(
+            batch, header, self.leader_epoch, now_ms, origin=origin, transaction_version=transaction_version
+        )
         self._grown(len(batch))
         return appended
 
