@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-
+from ottla.broker.events import Events
 from ottla.broker.loop import Loop
 from ottla.log.errors import LogError
 from ottla.log.housekeeping import Housekeeping, Slices
 
-logger = logging.getLogger("ottla.broker")
+events = Events("ottla.broker")
 
 
 class Background:
@@ -38,7 +37,7 @@ class Background:
             self._end()
             return False
         except (LogError, OSError):
-            logger.exception("background work failed")
+            events.failure("background work failed")
             self._end()
             return False
         if job is None:

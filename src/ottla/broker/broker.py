@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from ottla.broker.config_layers import BrokerSettings
 from ottla.broker.config_quotas import StoredQuotas
 from ottla.broker.connection import Limits
 from ottla.broker.dispatch import Dispatch
+from ottla.broker.events import Events
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.http import HttpServer
 from ottla.broker.listeners import Endpoint, advertised_endpoint, read_advertised, read_listeners
@@ -24,7 +24,7 @@ from ottla.broker.server import Admission, Server
 from ottla.broker.topics import Topics
 from ottla.controller.layout import BrokerNode
 from ottla.controller.local_store import LocalStore
-from ottla.controller.topic_names import OFFSETS_TOPIC
+from ottla.controller.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.log.commit import GroupCommit, Round
 from ottla.log.errors import StorageFailed
 from ottla.log.files import Files
@@ -35,9 +35,10 @@ from ottla.wire.header import RequestHeader
 if TYPE_CHECKING:
     from ottla.broker.dispatch import Context
     from ottla.broker.groups import Groups
+    from ottla.broker.transactions import Transactions
     from ottla.replica.partition import Partition
 
-logger = logging.getLogger("ottla.broker")
+events = Events("ottla.broker")
 
 STORE = "cluster.sqlite"
 
@@ -80,6 +81,8 @@ class Broker:
         self.stored_quotas = StoredQuotas(store, self.quotas)
         if OFFSETS_TOPIC in self.topics.by_name:
             self.groups.start()
+        if TRANSACTIONS_TOPIC in self.topics.by_name:
+            self.transactions.start()
 
     def start(self) -> None:
         """Open the data, then listen where the settings say; ConfigError if that cannot be."""
@@ -155,6 +158,8 @@ class Broker:
             self._background.stop()
         if self._pages is not None:
             self._pages.close()
+        if "transactions" in self.__dict__:
+            self.transactions.stop()
         if "groups" in self.__dict__:
             self.groups.stop()
         for server in self.servers:
@@ -169,6 +174,13 @@ class Broker:
         from ottla.broker.groups import Groups
 
         return Groups(self)
+
+    @functools.cached_property
+    def transactions(self) -> Transactions:
+        """The coordinator of transactions, likewise."""
+        from ottla.broker.transactions import Transactions
+
+        return Transactions(self)
 
     @property
     def catalog(self) -> Catalog:
@@ -196,7 +208,7 @@ class Broker:
     def report_bug(self, header: RequestHeader) -> None:
         """A handler failed in a way nobody thought of: say all that is known, once."""
         self.metrics.failures += 1
-        logger.exception("%s v%d from %r failed", header.api.name, header.version, header.client_id)
+        events.failure("a request failed", api=header.api.name, version=header.version, client_id=header.client_id)
 
     # Waiting for the disk
 

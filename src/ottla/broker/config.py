@@ -63,14 +63,12 @@ class BrokerConfig:
         Kind.LIST,
         None,
         "The folder of the data; without it, log.dir.",
-        is_kept_only=True,
     )
     log_dir: tuple[str, ...] = own(
         "log.dir",
         Kind.LIST,
         ("/tmp/kafka-logs",),
         "The folder of the data, if log.dirs is not set.",
-        is_kept_only=True,
     )
     num_partitions: int = own(
         "num.partitions",
@@ -281,6 +279,75 @@ class BrokerConfig:
         Kind.INT,
         104_857_600,
         "The segment size of the topic of committed offsets.",
+        check=at_least(1),
+    )
+    transaction_max_timeout_ms: int = own(
+        "transaction.max.timeout.ms",
+        Kind.INT,
+        900_000,
+        "The longest time a transaction may ask for.",
+        check=at_least(1),
+    )
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = own(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        Kind.INT,
+        10_000,
+        "How often transactions that take too long are aborted.",
+        check=at_least(1),
+    )
+    transactional_id_expiration_ms: int = own(
+        "transactional.id.expiration.ms",
+        Kind.INT,
+        604_800_000,
+        "How long an unused transactional id stays.",
+        check=at_least(1),
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = own(
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        Kind.INT,
+        3_600_000,
+        "How often transactional ids that nobody uses are dropped.",
+        check=at_least(1),
+    )
+    transaction_partition_verification_enable: bool = own(
+        "transaction.partition.verification.enable",
+        Kind.BOOLEAN,
+        True,
+        "Whether a write of a client that does not know transactions version 2 is checked to be part of one.",
+    )
+    add_partitions_to_txn_retry_backoff_max_ms: int = own(
+        "add.partitions.to.txn.retry.backoff.max.ms",
+        Kind.INT,
+        100,
+        "How long a write waits for the transaction before it to be over.",
+        check=at_least(0),
+    )
+    transaction_state_log_num_partitions: int = own(
+        "transaction.state.log.num.partitions",
+        Kind.INT,
+        50,
+        "How many partitions the topic of transactions gets.",
+        check=at_least(1),
+    )
+    transaction_state_log_replication_factor: int = own(
+        "transaction.state.log.replication.factor",
+        Kind.SHORT,
+        3,
+        "How many replicas the topic of transactions gets.",
+        check=at_least(1),
+    )
+    transaction_state_log_min_isr: int = own(
+        "transaction.state.log.min.isr",
+        Kind.INT,
+        2,
+        "The in-sync replicas that a transaction's state needs.",
+        check=at_least(1),
+    )
+    transaction_state_log_segment_bytes: int = own(
+        "transaction.state.log.segment.bytes",
+        Kind.INT,
+        104_857_600,
+        "The segment size of the topic of transactions.",
         check=at_least(1),
     )
 

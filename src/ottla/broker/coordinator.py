@@ -7,11 +7,11 @@ Its log is replayed in slices between requests; until that is done, who asks is 
 from __future__ import annotations
 
 import functools
-import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from ottla.broker.events import Events
 from ottla.coordinator.operation import NO_PRODUCER, Machine, Markers, Operation, Reply
 from ottla.coordinator.placement import partition_for
 from ottla.log.errors import LogError, StorageFailed
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from ottla.broker.loop import Timer
     from ottla.replica.partition import Partition
 
-logger = logging.getLogger("ottla.broker")
+events = Events("ottla.broker")
 
 M = TypeVar("M", bound=Machine)
 LOADED_AT_ONCE_BYTES = 1 << 20
+RELOADED_AFTER_SECONDS = 0.1
 
 
 class Shard(Generic[M]):
@@ -111,11 +112,11 @@ class Shard(Generic[M]):
             if operation.records:
                 self._append(operation)
         except LogError as failure:
-            logger.warning("%s cannot be written: %s", self.partition.name, failure)
+            events.warning("a coordinator cannot write", partition=self.partition.name, reason=failure)
             self._start_over(operation, ErrorCode(failure.code))
             return False
         except Exception:
-            logger.exception("the coordinator of %s failed", self.partition.name)
+            events.failure("a coordinator failed", partition=self.partition.name)
             self._start_over(operation, ErrorCode.UNKNOWN_SERVER_ERROR)
             return False
         self._set_timers(operation)
@@ -300,10 +301,13 @@ class Coordinator(Generic[M]):
         self._send_markers(shard, markers)
 
     def forget(self, shard: Shard[M]) -> None:
-        """Load this one again when it is next needed: at once, for it has timers to keep."""
+        """Load this one again when it is next needed, or soon, for it has timers to keep and markers to send.
+
+        Not at once: what could not be written a moment ago will hardly be taken now.
+        """
         if self._shards.get(shard.partition.index) is shard:
             del self._shards[shard.partition.index]
-            self.broker.loop.call_soon(lambda: self._reload(shard.partition))
+            self.broker.loop.call_later(RELOADED_AFTER_SECONDS, lambda: self._reload(shard.partition))
 
     def _reload(self, partition: Partition) -> None:
         if self.broker.topics.partition(self.topic, partition.index) is partition:

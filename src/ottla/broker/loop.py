@@ -7,7 +7,6 @@ to `run_blocking`, which has one thread of its own, and comes back as a call on 
 from __future__ import annotations
 
 import heapq
-import logging
 import os
 import selectors
 import threading
@@ -17,11 +16,13 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Protocol, TypeVar
 
+from ottla.broker.events import Events
+
 READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE
 LONGEST_WAIT_SECONDS = 60.0
 
-logger = logging.getLogger("ottla.broker")
+events = Events("ottla.broker")
 
 T = TypeVar("T")
 Callback = Callable[[], None]
@@ -150,7 +151,7 @@ class Loop:
         try:
             return callback(*arguments)
         except Exception:
-            logger.exception("a callback failed")
+            events.failure("a callback failed")
             return None
 
     def _wait_seconds(self) -> float:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 from collections import Counter
 from collections.abc import Callable
 
 from ottla.broker.connection import RECEIVE_BYTES, Connection, Limits
+from ottla.broker.events import Events
 from ottla.broker.loop import READ, Loop
 
-logger = logging.getLogger("ottla.broker")
+events = Events("ottla.broker")
 
 Handle = Callable[[Connection, memoryview], None]
 ACCEPTS_A_ROUND = 100
@@ -87,14 +87,14 @@ class Server:
             except BlockingIOError:
                 return
             except OSError as error:
-                logger.warning("a connection could not be accepted: %s", error)
+                events.warning("a connection could not be accepted", reason=error)
                 return
             self._admit(accepted, address[0])
 
     def _admit(self, accepted: socket.socket, address: str) -> None:
         refusal = self._admission.enter(address)
         if refusal is not None:
-            logger.warning("a connection from %s was refused: %s", address, refusal)
+            events.warning("a connection was refused", address=address, reason=refusal)
             accepted.close()
             return
         accepted.setblocking(False)
@@ -107,7 +107,8 @@ class Server:
         self.connections.discard(connection)
         address = connection.peer[0]
         self._admission.leave(address)
-        logger.debug("the connection from %s ended: %s", address, reason)
+        tell = events.warning if connection.was_refused else events.debug
+        tell("a connection was ended", address=address, reason=reason)
 
     def close(self) -> None:
         """Take no more connections and end those there are."""

@@ -20,6 +20,8 @@ from ottla.cli.parser import Parser
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
+DEFAULT_DATA = "ottla-data"
+DATA_HELP = f"where the data lies (default: the setting log.dirs, else ./{DEFAULT_DATA})"
 DEFAULT_LISTEN = "127.0.0.1:9092"
 LISTEN_HELP = f"port 0: any that is free (default: the setting listeners, else {DEFAULT_LISTEN})"
 DESCRIPTION = "Run a broker that Kafka's clients can use."
@@ -34,19 +36,25 @@ examples:
 
 def run(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
-    logging.basicConfig(
-        level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
-    )
+    _log_to_stderr(options.log_level, options.log_format)
+    settings = _settings(options)
     with ExitStack() as stack:
-        folder = options.data
-        if folder is None and options.ephemeral:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-"))
-        return _serve(options, folder or "ottla-data")
+        if options.ephemeral and options.data is None:
+            settings["log.dirs"] = stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-"))
+        return _serve(options, settings)
+
+
+def _log_to_stderr(level: str, form: str) -> None:
+    from ottla.broker.events import FORMATTERS
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(FORMATTERS[form]())
+    logging.basicConfig(level=level.upper(), handlers=[handler])
 
 
 def _parser() -> Parser:
     parser = Parser(prog="ottla serve", description=DESCRIPTION, epilog=EXAMPLES)
-    parser.add_argument("--data", metavar="DIR", help="where the data lies (default: ./ottla-data)")
+    parser.add_argument("--data", metavar="DIR", help=DATA_HELP)
     parser.add_argument("--ephemeral", action="store_true", help="keep the data in a folder that is removed at the end")
     parser.add_argument("--listen", metavar="HOST:PORT", help=LISTEN_HELP)
     parser.add_argument("--metrics", metavar="HOST:PORT", help="serve /metrics and /health there")
@@ -54,10 +62,11 @@ def _parser() -> Parser:
     parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="one setting; may be repeated")
     parser.add_argument("--durability", choices=("page-cache", "fsync"), default="page-cache")
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="of the log on standard error")
     return parser
 
 
-def _serve(options: argparse.Namespace, folder: str) -> int:
+def _serve(options: argparse.Namespace, given: dict[str, str]) -> int:
     from ottla.broker.broker import Broker
     from ottla.broker.config_layers import BrokerSettings
     from ottla.broker.loop import Loop
@@ -65,9 +74,10 @@ def _serve(options: argparse.Namespace, folder: str) -> int:
     from ottla.log.files import DiskFiles
 
     try:
-        settings = BrokerSettings(_settings(options))
+        settings = BrokerSettings(given)
     except ConfigError as error:
         raise UsageError(str(error)) from None
+    folder = _only_folder(settings.config.log_dirs or settings.config.log_dir)
     loop = Loop()
     broker = Broker(loop, DiskFiles(), folder, settings, syncs=options.durability == "fsync")
     try:
@@ -121,7 +131,17 @@ def _settings(options: argparse.Namespace) -> dict[str, str]:
         settings[key] = value
     if options.listen or "listeners" not in settings:
         settings["listeners"] = plaintext(*address_of(options.listen or DEFAULT_LISTEN))
+    if options.data is not None:
+        settings["log.dirs"] = options.data
+    elif "log.dirs" not in settings and "log.dir" not in settings:
+        settings["log.dirs"] = DEFAULT_DATA
     return settings
+
+
+def _only_folder(folders: tuple[str, ...]) -> str:
+    if len(folders) != 1:
+        raise UsageError(f"log.dirs: Ottla keeps its data in one folder, not in {len(folders)}")
+    return folders[0]
 
 
 def _flattened(table: dict[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
