@@ -6,6 +6,7 @@ Everything here but the marks at the end of `__init__` lasts, and changes only b
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
@@ -52,12 +53,14 @@ class ConsumerGroup(Group):
         self.targets: dict[str, Partitions] = {}
         self.regexes: dict[str, Resolved] = {}
         self.static_members: dict[str, str] = {}  # member ids by instance id
+        self.regex_users: Counter[str] = Counter()  # how many members subscribe by an expression
         self._owners: dict[tuple[bytes, int], str] = {}  # who may be at work on a partition
         self._topic_names: frozenset[str] | None = frozenset()  # None: to be gathered anew
         # Marks that a machine makes anew; a heartbeat looks at them.
         self.are_topics_changed = True  # those it subscribes to, since it last looked
         self.are_topics_new = True  # topics have come since regular expressions were last resolved
         self.is_resolving = False
+        self.told_to_join: set[str] = set()  # classic members that are to join again
 
     @property
     def settings(self) -> ConsumerSettings:
@@ -148,11 +151,10 @@ class ConsumerGroup(Group):
             self._topic_names = frozenset[str]().union(*named)
         return self._topic_names
 
-    def users_of(self, regex: str) -> int:
-        return sum(member.profile.regex == regex for member in self.members.values())
-
-    def subscribed_regexes(self) -> set[str]:
-        return {member.profile.regex for member in self.members.values() if member.profile.regex}
+    @property
+    def resolved_at_ms(self) -> int | None:
+        """When regular expressions were last resolved, all at once."""
+        return max((resolved.timestamp_ms for resolved in self.regexes.values()), default=None)
 
     # Members
 
@@ -171,10 +173,8 @@ class ConsumerGroup(Group):
 
     def replay_member(self, member_id: str, profile: Profile | None) -> None:
         member = self.members.get(member_id)
-        if member is not None and member.profile.instance_id is not None:
-            instance_id = member.profile.instance_id
-            if self.static_members.get(instance_id) == member_id:
-                del self.static_members[instance_id]
+        if member is not None:
+            self._forget_profile(member)
         if profile is None:
             if member is not None:
                 self._disown(member)
@@ -183,7 +183,18 @@ class ConsumerGroup(Group):
             self.members[member_id] = (member or Member(member_id))._replace(profile=profile)
             if profile.instance_id is not None:
                 self.static_members[profile.instance_id] = member_id
+            if profile.regex:
+                self.regex_users[profile.regex] += 1
         self._topic_names = None
+
+    def _forget_profile(self, member: Member) -> None:
+        instance_id, regex = member.profile.instance_id, member.profile.regex
+        if instance_id is not None and self.static_members.get(instance_id) == member.member_id:
+            del self.static_members[instance_id]
+        if regex:
+            self.regex_users[regex] -= 1
+            if not self.regex_users[regex]:
+                del self.regex_users[regex]
 
     def replay_progress(self, member_id: str, progress: Progress | None) -> None:
         member = self.members.get(member_id)

@@ -46,11 +46,6 @@ class ClassicSide(NamedTuple):
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
 
-    @property
-    def protocol_name(self) -> str:
-        """The one it works by here, whatever else it could."""
-        return self.protocols[0][0]
-
 
 class Profile(NamedTuple):
     """What a member told of itself."""

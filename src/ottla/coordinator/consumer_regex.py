@@ -1,0 +1,119 @@
+"""Subscriptions by regular expression: RE2's language, in which no expression can take long.
+
+Expressions are resolved for a whole group at once, soon after a heartbeat asks for it and never more often than
+every ten seconds; members learn of what was found with their next heartbeat.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from ottla.coordinator.consumer_epoch import bump_if_changed
+from ottla.coordinator.consumer_group import ConsumerGroup, Resolved
+from ottla.coordinator.consumer_records import write_regex
+from ottla.coordinator.consumer_timers import RESOLVE
+from ottla.coordinator.group_refusal import GroupRefusal
+from ottla.coordinator.operation import Operation
+from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.coordinator.group_machine import GroupMachine
+
+LEAST_INTERVAL_MS = 10_000
+MOST_MATCHER_BYTES = 8 << 20
+
+# What RE2 says, and what it says in Java: clients know the latter.
+_COMPLAINTS = {
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "unexpected )": "unexpected )",
+    "bad repetition operator": "invalid nested repetition operator",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "trailing \\": "trailing backslash at end of expression",
+}
+
+
+class RegexChange(enum.Enum):
+    """What a heartbeat did to the expression that a member subscribes by."""
+
+    NONE = enum.auto()
+    UNRESOLVED = enum.auto()  # what it matches is to be found out
+    RESOLVED = enum.auto()  # what it matches is known, or it is gone
+
+
+def compile_regex(regex: str) -> Callable[[str], bool]:
+    """What tells whether a name matches as a whole; GroupRefusal if the expression is none."""
+    import re2  # only those who subscribe by expressions need it
+
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = MOST_MATCHER_BYTES
+    try:
+        compiled = re2.compile(regex, options)
+    except re2.error as error:
+        raise _refusal(regex, error.args[0]) from error
+    return lambda name: compiled.fullmatch(name) is not None
+
+
+def _refusal(regex: str, complaint: bytes | str) -> GroupRefusal:
+    text = complaint.decode("utf-8", "replace") if isinstance(complaint, bytes) else complaint
+    what, _, where = text.partition(": ")
+    return GroupRefusal(
+        ErrorCode.INVALID_REGULAR_EXPRESSION,
+        f"SubscribedTopicRegex `{regex}` is not a valid regular expression: "
+        f"error parsing regexp: {_COMPLAINTS.get(what, what)}: `{where}`.",
+    )
+
+
+def change_regex(operation: Operation, group: ConsumerGroup, before: str, after: str) -> RegexChange:
+    """A member subscribes by another expression, as its record says already."""
+    if before == after:
+        return RegexChange.NONE
+    drop_unused(operation, group, before)
+    return RegexChange.RESOLVED if not after or after in group.regexes else RegexChange.UNRESOLVED
+
+
+def drop_unused(operation: Operation, group: ConsumerGroup, regex: str) -> None:
+    if regex in group.regexes and regex not in group.regex_users:
+        write_regex(operation, group.group_id, regex, None)
+
+
+def resolve_if_due(operation: Operation, group: ConsumerGroup) -> None:
+    """Have the group's expressions resolved if that is worth it."""
+    if group.is_resolving or not group.regex_users:
+        return
+    resolved_at_ms = group.resolved_at_ms
+    if resolved_at_ms is not None:
+        age_ms = operation.now_ms - resolved_at_ms
+        if age_ms <= LEAST_INTERVAL_MS:
+            return
+        is_known = len(group.regexes) == len(group.regex_users)
+        if is_known and not group.are_topics_new and age_ms <= group.settings.regex_refresh_interval_ms:
+            return
+    group.is_resolving = True
+    operation.set_timer((RESOLVE, group.group_id), 0)
+
+
+def resolve(machine: GroupMachine, operation: Operation, group_id: str) -> None:
+    """Find out what the expressions of a group match by now."""
+    group = machine.groups.get(group_id)
+    if not isinstance(group, ConsumerGroup):
+        return
+    group.is_resolving = group.are_topics_new = False
+    names = list(machine.topics.by_name)
+    has_changed = False
+    for regex in list(group.regex_users):
+        known = group.regexes.get(regex)
+        topics = _matching(regex, names)
+        has_changed |= topics != (known.topics if known is not None else frozenset())
+        write_regex(operation, group_id, regex, Resolved(topics, operation.now_ms))
+    bump_if_changed(machine, operation, group, is_due=has_changed)
+
+
+def _matching(regex: str, names: Iterable[str]) -> frozenset[str]:
+    matches = compile_regex(regex)
+    return frozenset(name for name in names if matches(name))
