@@ -219,6 +219,30 @@ def test_markers_of_the_replaced_are_refused() -> None:
         producers.check_marker(7, 2, ControlMarker(True, 2))
 
 
+@pytest.mark.parametrize(
+    ("epoch", "version", "is_open", "is_taken"),
+    [
+        (2, 0, True, True),  # in version 1 a marker has the epoch of its records
+        (2, 2, True, False),  # in version 2 it is above, so this one ended a transaction before
+        (3, 2, True, True),
+        (2, 2, False, True),  # it comes again, for its answer was lost
+        (1, 2, False, False),
+        (1, 0, False, False),
+    ],
+)
+def test_a_marker_of_version_2_has_a_higher_epoch(epoch: int, version: int, is_open: bool, is_taken: bool) -> None:
+    """What Apache Kafka 4.3.1 answers to WriteTxnMarkers (KIP-1228)."""
+    producers = Producers()
+    producers.appended(transactional(0, epoch=2), 0)
+    if not is_open:
+        producers.marked(transactional(-1, epoch=2), 1, COMMIT)
+    if is_taken:
+        producers.check_marker(7, epoch, COMMIT, transaction_version=version)
+    else:
+        with pytest.raises(InvalidProducerEpoch):
+            producers.check_marker(7, epoch, COMMIT, transaction_version=version)
+
+
 def test_an_emptied_batch_tells_its_sequence_and_opens_no_transaction() -> None:
     producers = Producers()
     producers.appended(transactional(4)._replace(count=0), 10)

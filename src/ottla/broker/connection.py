@@ -73,6 +73,7 @@ class Connection:
         self._unsent: deque[Any] = deque()
         self._unsent_bytes = 0
         self._is_muted_until: float | None = None
+        self._is_held = False
         self._is_handling = False
         self._events = READ
         self._received_at = loop.now()
@@ -176,7 +177,16 @@ class Connection:
             len(self._slots) >= self._limits.max_requests_in_flight
             or self._unsent_bytes >= self._limits.max_unsent_bytes
             or self._is_muted_until is not None
+            or self._is_held
         )
+
+    def hold(self) -> None:
+        """Handle no more requests until `release`: one under way must not be overtaken."""
+        self._is_held = True
+
+    def release(self) -> None:
+        self._is_held = False
+        self._loop.call_soon(self._resume)
 
     def mute(self, seconds: float) -> None:
         """Read nothing from the client for a while, as a quota demands."""

@@ -113,7 +113,8 @@ class Shard(Generic[M]):
                 self._append(operation)
         except LogError as failure:
             events.warning("a coordinator cannot write", partition=self.partition.name, reason=failure)
-            self._start_over(operation, ErrorCode(failure.code))
+            is_lost = isinstance(failure, StorageFailed)  # then another one may be found, or this one again later
+            self._start_over(operation, ErrorCode.COORDINATOR_NOT_AVAILABLE if is_lost else ErrorCode(failure.code))
             return False
         except Exception:
             events.failure("a coordinator failed", partition=self.partition.name)

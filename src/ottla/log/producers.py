@@ -21,6 +21,7 @@ from ottla.records.batch import NO_SEQUENCE, TRANSACTIONAL, BatchHeader, add_to_
 from ottla.records.build import ControlMarker
 
 KEPT_BATCHES = 5
+FIRST_VERSION_WITH_RISING_EPOCH = 2
 NO_OFFSET = -1
 
 
@@ -132,12 +133,20 @@ class Producers:
                 f"came where {expected} was due"
             )
 
-    def check_marker(self, producer_id: int, epoch: int, marker: ControlMarker) -> None:
-        """Raise if a marker comes from a coordinator or for a producer that has been replaced."""
+    def check_marker(
+        self, producer_id: int, epoch: int, marker: ControlMarker, *, transaction_version: int = 0
+    ) -> None:
+        """Raise if a marker comes from a coordinator or for a producer that has been replaced.
+
+        From `transaction_version` 2 on the epoch of a marker is above that of its records (KIP-1228). One of the
+        same epoch is from before the open transaction; or it comes again, if none is open.
+        """
         producer = self.by_id.get(producer_id)
         if producer is None:
             return
-        if epoch < producer.epoch:
+        is_open = producer.transaction_start is not None
+        least_epoch = producer.epoch + (transaction_version >= FIRST_VERSION_WITH_RISING_EPOCH and is_open)
+        if epoch < least_epoch:
             raise InvalidProducerEpoch(
                 f"a marker for producer {producer_id} has epoch {epoch}, the last seen is {producer.epoch}"
             )

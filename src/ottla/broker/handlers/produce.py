@@ -25,15 +25,35 @@ from ottla.wire.messages.produce import (
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
+    from ottla.broker.transactional_produce import Refusals
     from ottla.replica.partition import Partition
     from ottla.wire.parts import Buffer
+    from ottla.wire.schema import Response
 
 ALLOWED_ACKS = (-1, 0, 1)
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 
 
-def handle(broker: Broker, request: ProduceRequest, context: Context) -> ProduceResponse | None:
-    produced = Produced(broker, request, context.version)
+def handle(broker: Broker, request: ProduceRequest, context: Context) -> Response | None:
+    if request.transactional_id is None:
+        return _produce(broker, request, context, {})
+    from ottla.broker.transactional_produce import when_admitted
+
+    def find(topic: TopicProduceData, data: PartitionProduceData) -> Partition | None:
+        return _find(broker, topic, data.index, context.version)
+
+    return when_admitted(broker, request, context, find, lambda refusals: _produce(broker, request, context, refusals))
+
+
+def _find(broker: Broker, topic: TopicProduceData, index: int, version: int) -> Partition | None:
+    if version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        return broker.topics.partition_by_id(topic.topic_id, index)
+    return broker.topics.partition(topic.name, index)
+
+
+def _produce(broker: Broker, request: ProduceRequest, context: Context, refusals: Refusals) -> ProduceResponse | None:
+    """Append what is not refused by the coordinator of its transaction."""
+    produced = Produced(broker, request, context.version, refusals)
     topics = [produced.topic(topic) for topic in _merged(request.topic_data)]
     throttle_ms = broker.throttle(PRODUCER_BYTE_RATE, context, context.size_bytes)
     response = ProduceResponse(responses=topics, throttle_time_ms=throttle_ms)
@@ -66,7 +86,7 @@ def _merged(topics: list[TopicProduceData]) -> list[TopicProduceData]:
 class Produced:
     """The work of one request."""
 
-    def __init__(self, broker: Broker, request: ProduceRequest, version: int) -> None:
+    def __init__(self, broker: Broker, request: ProduceRequest, version: int, refusals: Refusals) -> None:
         self.failed = False
         self.to_sync: list[tuple[Partition, int]] = []
         self._broker = broker
@@ -74,6 +94,7 @@ class Produced:
         self._acks = request.acks
         self._version = version
         self._has_transactional_id = request.transactional_id is not None
+        self._refusals = refusals
 
     def topic(self, topic: TopicProduceData) -> TopicProduceResponse:
         answers = [self._partition(topic, partition) for partition in topic.partition_data]
@@ -82,15 +103,16 @@ class Produced:
     def _partition(self, topic: TopicProduceData, data: PartitionProduceData) -> PartitionProduceResponse:
         if self._acks not in ALLOWED_ACKS:
             return self._refused(data.index, ErrorCode.INVALID_REQUIRED_ACKS)
-        topics = self._broker.topics
-        if self._version >= FIRST_VERSION_WITH_TOPIC_IDS:
-            if topic.topic_id not in topics.by_id:
-                return self._refused(data.index, ErrorCode.UNKNOWN_TOPIC_ID)
-            partition = topics.partition_by_id(topic.topic_id, data.index)
-        else:
-            partition = topics.partition(topic.name, data.index)
+        partition = _find(self._broker, topic, data.index, self._version)
         if partition is None:
-            return self._refused(data.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            is_known = self._version < FIRST_VERSION_WITH_TOPIC_IDS or topic.topic_id in self._broker.topics.by_id
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_known else ErrorCode.UNKNOWN_TOPIC_ID
+            return self._refused(data.index, code)
+        refusal = self._refusals.get((partition.topic, partition.index))
+        if refusal is not None:
+            answer = self._refused(data.index, refusal.code)
+            answer.error_message = refusal.message
+            return answer
         return self._append(partition, data)
 
     def _append(self, partition: Partition, data: PartitionProduceData) -> PartitionProduceResponse:

@@ -1,0 +1,62 @@
+"""DescribeProducers (61), version 0: the producers that partitions remember, and their open transactions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.controller.refusal import Refusal
+from ottla.controller.topic_names import check_name
+from ottla.log.producers import NO_OFFSET, Producer
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.dispatch import Context
+
+
+def handle(broker: Broker, request: DescribeProducersRequest, context: Context) -> DescribeProducersResponse:
+    topics = [
+        TopicResponse(
+            name=topic.name, partitions=[_describe(broker, topic.name, index) for index in topic.partition_indexes]
+        )
+        for topic in request.topics
+    ]
+    return DescribeProducersResponse(topics=topics)
+
+
+def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
+    partition = broker.topics.partition(topic, index)
+    if partition is None:
+        code, message = _complaint(broker, topic)
+        return PartitionResponse(partition_index=index, error_code=code, error_message=message, active_producers=[])
+    producers = [_state(producer_id, producer) for producer_id, producer in partition.log.producers.by_id.items()]
+    return PartitionResponse(partition_index=index, error_code=ErrorCode.NONE, active_producers=producers)
+
+
+def _complaint(broker: Broker, topic: str) -> tuple[ErrorCode, str | None]:
+    try:
+        check_name(topic)
+    except Refusal as refusal:
+        return refusal.code, refusal.message
+    if topic in broker.topics.by_name:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+
+
+def _state(producer_id: int, producer: Producer) -> ProducerState:
+    start = producer.transaction_start
+    return ProducerState(
+        producer_id=producer_id,
+        producer_epoch=producer.epoch,
+        last_sequence=producer.last_sequence,
+        last_timestamp=producer.last_timestamp,
+        coordinator_epoch=producer.coordinator_epoch,
+        current_txn_start_offset=NO_OFFSET if start is None else start,
+    )

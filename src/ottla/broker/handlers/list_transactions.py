@@ -1,0 +1,58 @@
+"""ListTransactions (66), versions 0 to 2: the transactional ids that this broker coordinates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.coordinator.consumer_regex import compile_regex
+from ottla.coordinator.group_refusal import GroupRefusal
+from ottla.coordinator.transaction import State, Transaction
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.dispatch import Context
+
+LABELS = frozenset(state.label for state in State)
+
+
+def handle(broker: Broker, request: ListTransactionsRequest, context: Context) -> ListTransactionsResponse:
+    if broker.transactions.is_loading:
+        return _response(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    pattern = request.transactional_id_pattern
+    try:
+        matches = compile_regex(pattern) if pattern else None
+    except GroupRefusal as refusal:
+        return _response(refusal.code)
+    now_ms = broker.clock_ms()
+
+    def is_wanted(transaction: Transaction) -> bool:
+        return (
+            (not request.state_filters or transaction.state.label in request.state_filters)
+            and (not request.producer_id_filters or transaction.producer_id in request.producer_id_filters)
+            and (request.duration_filter < 0 or now_ms - transaction.started_ms > request.duration_filter)
+            and (matches is None or matches(transaction.transactional_id))
+        )
+
+    shards = broker.transactions.shards()
+    wanted = [each for shard in shards for each in shard.machine.transactions.values() if is_wanted(each)]
+    unknown = [label for label in request.state_filters if label not in LABELS]
+    return _response(ErrorCode.NONE, wanted, unknown)
+
+
+def _response(
+    code: ErrorCode, transactions: list[Transaction] | None = None, unknown: list[str] | None = None
+) -> ListTransactionsResponse:
+    return ListTransactionsResponse(
+        error_code=code,
+        unknown_state_filters=unknown or [],
+        transaction_states=[
+            TransactionState(
+                transactional_id=transaction.transactional_id,
+                producer_id=transaction.producer_id,
+                transaction_state=transaction.state.label,
+            )
+            for transaction in transactions or ()
+        ],
+    )

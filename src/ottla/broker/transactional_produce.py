@@ -1,0 +1,159 @@
+"""Produce within a transaction: the coordinator is asked before the first write to a partition (KIP-890).
+
+Clients that know version 2 of transactions have the partition added by their write; those of before have added it,
+which is verified, so that a write that comes late does not stay undecided for ever. What a client sends behind such a
+write waits with it: sequences are checked in the order of the requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from ottla.records.batch import HEADER_SIZE, MAGIC, read_header
+from ottla.replica.partition import FIRST_VERSION_WITH_TRANSACTIONS_2
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.dispatch import Context
+    from ottla.coordinator.transaction_machine import PartitionCodes
+    from ottla.replica.partition import Partition
+    from ottla.wire.parts import Buffer
+    from ottla.wire.schema import Response
+
+FIRST_VERSION_WITH_ABORTABLE_ERRORS = 11
+PASSING = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+TopicPartition = tuple[str, int]
+Producer = tuple[int, int]
+
+
+class Refusal(NamedTuple):
+    code: ErrorCode
+    message: str | None = None
+
+
+Refusals = dict[TopicPartition, Refusal]
+Produce = Callable[[Refusals], "Response | None"]
+FindPartition = Callable[[TopicProduceData, PartitionProduceData], "Partition | None"]
+
+
+def when_admitted(
+    broker: Broker, request: ProduceRequest, context: Context, find: FindPartition, produce: Produce
+) -> Response | None:
+    """Produce, but for the partitions that the coordinator refuses: now, or when it has answered."""
+    newcomers = _newcomers(broker, request, context.version, find)
+    if not newcomers:
+        return produce({})
+    admission = _Admission(broker, request, context, produce)
+    return admission.ask(newcomers)
+
+
+def _newcomers(
+    broker: Broker, request: ProduceRequest, version: int, find: FindPartition
+) -> dict[Producer, list[TopicPartition]]:
+    """The partitions that do not take part yet in the transactions of those who write to them."""
+    newcomers: dict[Producer, list[TopicPartition]] = {}
+    config = broker.settings.config
+    if version < FIRST_VERSION_WITH_TRANSACTIONS_2 and not config.transaction_partition_verification_enable:
+        return newcomers
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            producer = _transactional_producer(cast("Buffer | None", data.records))
+            partition = None if producer is None else find(topic, data)
+            if producer is not None and partition is not None and not _is_settled(partition, producer):
+                newcomers.setdefault(producer, []).append((partition.topic, partition.index))
+    return newcomers
+
+
+def _transactional_producer(records: Buffer | None) -> Producer | None:
+    """Who wrote a transactional batch; whatever is wrong with it is found later."""
+    if records is None or len(records) < HEADER_SIZE:
+        return None
+    header = read_header(records)
+    if header.magic != MAGIC or not header.is_transactional or header.producer_id < 0:
+        return None
+    return header.producer_id, header.producer_epoch
+
+
+def _is_settled(partition: Partition, producer: Producer) -> bool:
+    """Whether the coordinator has nothing to say: the producer takes part already, or is an old one."""
+    known = partition.log.producers.by_id.get(producer[0])
+    if known is None or known.epoch < producer[1]:
+        return False
+    return known.epoch > producer[1] or known.transaction_start is not None
+
+
+class _Admission:
+    """One request that has to ask first."""
+
+    def __init__(self, broker: Broker, request: ProduceRequest, context: Context, produce: Produce) -> None:
+        self._broker = broker
+        self._request = request
+        self._context = context
+        self._produce = produce
+        self._refusals: Refusals = {}
+        self._unanswered = 0
+        self._is_held = False
+
+    def ask(self, newcomers: dict[Producer, list[TopicPartition]]) -> Response | None:
+        self._unanswered = len(newcomers)
+        adds = self._context.version >= FIRST_VERSION_WITH_TRANSACTIONS_2
+        transactional_id = self._request.transactional_id or ""
+        for producer, partitions in newcomers.items():
+            self._broker.transactions.admit(transactional_id, producer, partitions, adds=adds, done=self._answered)
+        if not self._unanswered:
+            return self._produce(self._refusals)
+        self._hold()
+        return None
+
+    def _hold(self) -> None:
+        """The frame is good only until the handler returns, and nothing may overtake it."""
+        for topic in self._request.topic_data:
+            for data in topic.partition_data:
+                if data.records is not None:
+                    data.records = memoryview(bytearray(cast("Buffer", data.records)))
+        self._context.connection.hold()
+        self._is_held = True
+
+    def _answered(self, codes: PartitionCodes) -> None:
+        for partition, code in codes.items():
+            if code:
+                self._refusals[partition] = _refusal(code, self._context.version)
+        self._unanswered -= 1
+        if not self._unanswered and self._is_held:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        context = self._context
+        context.connection.release()
+        try:
+            response = self._produce(self._refusals)
+            if response is not None:
+                context.reply(response)
+        except Exception:  # it must not reach the coordinator, whose call this is
+            self._broker.report_bug(context.header)
+            context.connection.close("the broker failed")
+
+
+def _refusal(code: ErrorCode, version: int) -> Refusal:
+    """What the coordinator said, in words that a producer of this version understands."""
+    if code is ErrorCode.PRODUCER_FENCED:
+        return Refusal(ErrorCode.INVALID_PRODUCER_EPOCH)
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < FIRST_VERSION_WITH_ABORTABLE_ERRORS:
+        return Refusal(ErrorCode.INVALID_TXN_STATE, "Partition was not added to the transaction")
+    if code in PASSING or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < FIRST_VERSION_WITH_TRANSACTIONS_2):
+        # An error that producers of any age try again after.
+        return Refusal(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}",
+        )
+    return Refusal(code)
