@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 
 from ottla.broker.dispatch import served_apis
-from ottla.testing.broker import running_broker
+from ottla.testing import LocalBroker
 
 
 class Ottla:
@@ -20,8 +21,12 @@ class Ottla:
 
 @contextmanager
 def running_ottla() -> Iterator[Ottla]:
-    with running_broker() as broker:
-        yield Ottla((broker.host, broker.port))
+    with TemporaryDirectory(prefix="ottla-conformance-") as folder:
+        broker = LocalBroker(folder, settings={"group.initial.rebalance.delay.ms": "0"})
+        try:
+            yield Ottla((broker.host, broker.port))
+        finally:
+            broker.stop()
 
 
 def served_names() -> set[str]:

@@ -33,6 +33,12 @@ AWAITED = {
     "transactional_records",
     "transactional_offsets",
     "transaction_admin",
+    "consumer_groups",
+    "consumer_rebalances",
+    "group_regexes",
+    "group_upgrades",
+    "consumer_offsets",
+    "group_configs",
 }
 """Groups of exchanges that are recorded and not compared yet: the coordinators they talk to are not there."""
 
