@@ -52,6 +52,8 @@ class Client:
     def close(self, reason: str) -> None:
         self.reasons.append(reason)
 
+    refuse = close
+
     @property
     def received(self) -> bytes:
         return b"".join(bytes(part) for slot in self.slots for part in slot.parts)
@@ -88,6 +90,8 @@ class Side:
         """As a connection does with what one receive brings."""
         client = Client()
         for frame in frames:
+            if client.reasons:
+                break  # it is closed
             self.dispatch.handle(cast(Connection, client), memoryview(bytearray(frame)))
         if client.when_handled is not None:
             client.when_handled()

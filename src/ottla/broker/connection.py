@@ -7,8 +7,6 @@ hold on to a frame after it returns, or at the latest after the call that it ask
 
 from __future__ import annotations
 
-import os
-import socket
 import struct
 from collections import deque
 from collections.abc import Callable
@@ -16,6 +14,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from ottla.broker.loop import READ, WRITE, Loop
+from ottla.broker.system import Socket
 from ottla.wire.parts import BUFFERS, Part
 
 _SIZE = struct.Struct(">i")
@@ -52,7 +51,7 @@ class Connection:
     def __init__(
         self,
         loop: Loop,
-        sock: socket.socket,
+        sock: Socket,
         receive_buffer: memoryview,
         limits: Limits,
         handle: Callable[[Connection, memoryview], None],
@@ -86,6 +85,8 @@ class Connection:
     # Receiving
 
     def _ready(self, events: int) -> None:
+        if not self.is_open:
+            return  # closed by what was ready before it
         try:
             if events & WRITE:
                 self._send()
@@ -276,7 +277,7 @@ class Connection:
     def _send_file(self) -> int:
         part = self._unsent[0]
         count = min(part.size_bytes, SENDFILE_BYTES)
-        sent = os.sendfile(self.socket.fileno(), part.file.fileno(), part.position, count) if count else 0
+        sent = self._loop.system.send_file(self.socket, part.file, part.position, count) if count else 0
         if sent == part.size_bytes:
             self._unsent.popleft()
         elif sent == 0:

@@ -11,7 +11,6 @@ import functools
 import importlib
 import pkgutil
 import re
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.broker import handlers
@@ -112,10 +111,11 @@ class Dispatch:
 
     def _handle_measured(self, handler: Handler, request: Request, context: Context) -> Response | None:
         """Count the time it takes against the client's quota."""
-        started = perf_counter()
+        now = self._broker.loop.now
+        started = now()
         response = handler(self._broker, request, context)
         # In percent of the broker's one thread. Part of the answer where there is one to carry it.
-        throttle_ms = self._broker.throttle(REQUEST_PERCENTAGE, context, (perf_counter() - started) * 100)
+        throttle_ms = self._broker.throttle(REQUEST_PERCENTAGE, context, (now() - started) * 100)
         if throttle_ms and response is not None and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = max(response.throttle_time_ms, throttle_ms)
         return response

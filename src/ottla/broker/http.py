@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 
 from ottla.broker.loop import READ, WRITE, Loop
+from ottla.broker.system import Socket
 
 MOST_REQUEST_BYTES = 8192
 PATIENCE_SECONDS = 10.0
+BACKLOG = 16
 
 Page = Callable[[], tuple[int, str, str]]  # status, content type, text
 REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
@@ -20,11 +21,9 @@ class HttpServer:
     def __init__(self, loop: Loop, host: str, port: int, pages: dict[str, Page]) -> None:
         self._loop = loop
         self._pages = pages
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.create_server((host, port), family=family)
-        self._socket.setblocking(False)
+        self._socket = loop.system.listen(host, port, BACKLOG)
         self.host = host
-        self.port: int = self._socket.getsockname()[1]
+        self.port = self._socket.port()
         self._visits: set[_Visit] = set()
         loop.watch(self._socket, READ, self._accept)
 
@@ -33,7 +32,6 @@ class HttpServer:
             accepted, _ = self._socket.accept()
         except OSError:
             return
-        accepted.setblocking(False)
         self._visits.add(_Visit(self._loop, accepted, self._answer, self._visits.discard))
 
     def _answer(self, request: bytes) -> bytes:
@@ -68,7 +66,7 @@ class _Visit:
     def __init__(
         self,
         loop: Loop,
-        sock: socket.socket,
+        sock: Socket,
         answer: Callable[[bytes], bytes],
         gone: Callable[[_Visit], None],
     ) -> None:

@@ -1,36 +1,28 @@
 """The broker's loop: readiness of sockets, timers, calls from other threads, and slices of background work.
 
 One thread runs it, and all state belongs to that thread. Only `post` may be called from others. What blocks is given
-to `run_blocking`, which has one thread of its own, and comes back as a call on the loop.
+to `run_blocking` and comes back as a call on the loop. Time, sockets and threads are those of a `System`, so that the
+same loop runs in a simulation.
 """
 
 from __future__ import annotations
 
 import heapq
-import os
-import selectors
-import threading
-import time
 from collections import deque
 from collections.abc import Callable
-from queue import SimpleQueue
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from ottla.broker.events import Events
+from ottla.broker.system import READ, WRITE, Finished, LinuxSystem, ReadyCallback, System, Watched
 
-READ = selectors.EVENT_READ
-WRITE = selectors.EVENT_WRITE
+__all__ = ["READ", "WRITE", "Loop", "Timer"]
+
 LONGEST_WAIT_SECONDS = 60.0
 
 events = Events("ottla.broker")
 
 T = TypeVar("T")
 Callback = Callable[[], None]
-ReadyCallback = Callable[[int], None]
-
-
-class Watched(Protocol):
-    def fileno(self) -> int: ...
 
 
 class Timer:
@@ -50,23 +42,16 @@ class Timer:
 
 
 class Loop:
-    def __init__(self) -> None:
-        self._selector = selectors.DefaultSelector()
+    def __init__(self, system: System | None = None) -> None:
+        self.system: System = system or LinuxSystem()
+        self.now = self.system.now
         self._timers: list[Timer] = []
         self._soon: deque[Callback] = deque()
         self._posted: deque[Callback] = deque()
         self._is_stopping = False
         self._background: Callable[[], bool] | None = None
-        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._selector.register(self._wake_read, READ, self._woken)
-        self._jobs: SimpleQueue[tuple[Callback, Callable[[Exception | None], None]] | None] = SimpleQueue()
-        self._worker: threading.Thread | None = None
 
     # Time
-
-    def now(self) -> float:
-        """Seconds on a clock that never goes back."""
-        return time.monotonic()
 
     def call_at(self, due: float, callback: Callback) -> Timer:
         timer = Timer(due, callback)
@@ -83,45 +68,24 @@ class Loop:
     # Sockets
 
     def watch(self, watched: Watched, events: int, callback: ReadyCallback) -> None:
-        self._selector.register(watched, events, callback)
+        self.system.watch(watched, events, callback)
 
     def change(self, watched: Watched, events: int, callback: ReadyCallback) -> None:
-        self._selector.modify(watched, events, callback)
+        self.system.change(watched, events, callback)
 
     def forget(self, watched: Watched) -> None:
-        self._selector.unregister(watched)
+        self.system.forget(watched)
 
     # Other threads
 
     def post(self, callback: Callback) -> None:
         """Call on the loop; from any thread."""
         self._posted.append(callback)
-        try:
-            os.write(self._wake_write, b"\0")
-        except BlockingIOError:
-            pass  # it will wake up anyway
+        self.system.wake()
 
-    def _woken(self, _events: int) -> None:
-        os.read(self._wake_read, 4096)
-        while self._posted:
-            self._soon.append(self._posted.popleft())
-
-    def run_blocking(self, job: Callback, done: Callable[[Exception | None], None]) -> None:
+    def run_blocking(self, job: Callback, done: Finished) -> None:
         """Run a job that may block, one after the other on a thread of its own; then `done` on the loop."""
-        if self._worker is None:
-            self._worker = threading.Thread(target=self._work, name="ottla-blocking", daemon=True)
-            self._worker.start()
-        self._jobs.put((job, done))
-
-    def _work(self) -> None:
-        while (entry := self._jobs.get()) is not None:
-            job, done = entry
-            failure: Exception | None = None
-            try:
-                job()
-            except Exception as error:
-                failure = error
-            self.post(lambda done=done, failure=failure: done(failure))  # type: ignore[misc]
+        self.system.run_blocking(job, lambda failure: self.post(lambda: done(failure)))
 
     # Running
 
@@ -136,9 +100,11 @@ class Loop:
 
     def run_once(self) -> None:
         """One round: what is ready, what was asked for soon, what is due, and a step in the background."""
-        for key, events in self._selector.select(self._wait_seconds()):
-            self._call(key.data, events)
-        soon = self._soon
+        for callback, ready in self.system.wait(self._wait_seconds()):
+            self._call(callback, ready)
+        soon, posted = self._soon, self._posted
+        while posted:
+            soon.append(posted.popleft())
         for _ in range(len(soon)):
             self._call(soon.popleft())
         self._fire_timers()
@@ -154,8 +120,12 @@ class Loop:
             events.failure("a callback failed")
             return None
 
+    def is_busy(self) -> bool:
+        """Whether there is something to do before anything else happens."""
+        return bool(self._soon or self._posted or self._background is not None)
+
     def _wait_seconds(self) -> float:
-        if self._soon or self._background is not None:
+        if self.is_busy():
             return 0.0
         timers = self._timers
         while timers and timers[0].callback is None:
@@ -180,9 +150,4 @@ class Loop:
 
     def close(self) -> None:
         """Wait for jobs under way, and let go of everything."""
-        if self._worker is not None:
-            self._jobs.put(None)
-            self._worker.join()
-        self._selector.close()
-        os.close(self._wake_read)
-        os.close(self._wake_write)
+        self.system.close()

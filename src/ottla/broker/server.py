@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 from collections import Counter
 from collections.abc import Callable
 
 from ottla.broker.connection import RECEIVE_BYTES, Connection, Limits
 from ottla.broker.events import Events
 from ottla.broker.loop import READ, Loop
+from ottla.broker.system import Socket
 
 events = Events("ottla.broker")
 
@@ -67,11 +67,9 @@ class Server:
         self._max_idle_seconds = max_idle_seconds
         self._receive_buffer = memoryview(bytearray(RECEIVE_BYTES))
         self.connections: set[Connection] = set()
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.create_server((host, port), family=family, backlog=backlog)
-        self._socket.setblocking(False)
+        self._socket = loop.system.listen(host, port, backlog)
         self.host = host
-        self.port: int = self._socket.getsockname()[1]
+        self.port = self._socket.port()
         loop.watch(self._socket, READ, self._accept)
         self._idle_timer = loop.call_later(max_idle_seconds / 4, self._close_idle)
 
@@ -89,16 +87,14 @@ class Server:
             except OSError as error:
                 events.warning("a connection could not be accepted", reason=error)
                 return
-            self._admit(accepted, address[0])
+            self._admit(accepted, address)
 
-    def _admit(self, accepted: socket.socket, address: str) -> None:
+    def _admit(self, accepted: Socket, address: str) -> None:
         refusal = self._admission.enter(address)
         if refusal is not None:
             events.warning("a connection was refused", address=address, reason=refusal)
             accepted.close()
             return
-        accepted.setblocking(False)
-        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = Connection(self._loop, accepted, self._receive_buffer, self._limits, self._handle, self._closed)
         connection.listener = self._listener
         self.connections.add(connection)

@@ -1,0 +1,190 @@
+"""What the loop asks of the computer it runs on: time, sockets, and a thread for what blocks.
+
+`LinuxSystem` is the real one. `ottla.testing.simulated_system.SimulatedSystem` is its twin in memory, where time
+passes only when nothing else can happen.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import Any, Protocol
+
+READ = select.EPOLLIN
+WRITE = select.EPOLLOUT
+
+Buffer = bytes | bytearray | memoryview
+ReadyCallback = Callable[[int], None]
+Finished = Callable[[Exception | None], None]
+
+
+class Watched(Protocol):
+    def fileno(self) -> int: ...
+
+
+class Socket(Watched, Protocol):
+    """As much of a socket as connections need. Nothing blocks: BlockingIOError where it would."""
+
+    def getpeername(self) -> Any: ...
+
+    def recv_into(self, buffer: memoryview, /) -> int: ...
+
+    def recv(self, size_bytes: int, /) -> bytes: ...
+
+    def send(self, data: Buffer, /) -> int: ...
+
+    def sendmsg(self, buffers: Sequence[Buffer], /) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class ListeningSocket(Watched, Protocol):
+    def accept(self) -> tuple[Socket, str]:
+        """The next connection, and the address that it comes from."""
+
+    def port(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class System(Protocol):
+    """Only `wake` may be called from other threads than the loop's."""
+
+    def now(self) -> float:
+        """Seconds on a clock that never goes back."""
+
+    def clock_ms(self) -> int:
+        """Milliseconds since 1970."""
+
+    def listen(self, host: str, port: int, backlog: int) -> ListeningSocket: ...
+
+    def send_file(self, sock: Socket, file: Watched, position: int, size_bytes: int) -> int:
+        """Send bytes of a file, as many as go; how many those were."""
+
+    def watch(self, watched: Watched, events: int, callback: ReadyCallback) -> None: ...
+
+    def change(self, watched: Watched, events: int, callback: ReadyCallback) -> None: ...
+
+    def forget(self, watched: Watched) -> None: ...
+
+    def wait(self, seconds: float) -> list[tuple[ReadyCallback, int]]:
+        """Wait until something is ready, somebody calls `wake`, or the time is over; whom to call with which events."""
+
+    def wake(self) -> None: ...
+
+    def run_blocking(self, job: Callable[[], None], finished: Finished) -> None:
+        """Run jobs one after the other on a thread of their own, where `finished` is called, too."""
+
+    def close(self) -> None:
+        """Wait for jobs under way, and let go of everything."""
+
+
+class LinuxSystem:
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._callbacks: dict[int, ReadyCallback] = {}
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._callbacks[self._wake_read] = self._woken
+        self._epoll.register(self._wake_read, READ)
+        self._jobs: SimpleQueue[tuple[Callable[[], None], Finished] | None] = SimpleQueue()
+        self._worker: threading.Thread | None = None
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def clock_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    # Sockets
+
+    def listen(self, host: str, port: int, backlog: int) -> ListeningSocket:
+        return SystemListener(host, port, backlog)
+
+    def send_file(self, sock: Socket, file: Watched, position: int, size_bytes: int) -> int:
+        return os.sendfile(sock.fileno(), file.fileno(), position, size_bytes)
+
+    def watch(self, watched: Watched, events: int, callback: ReadyCallback) -> None:
+        number = watched.fileno()
+        self._epoll.register(number, events)
+        self._callbacks[number] = callback
+
+    def change(self, watched: Watched, events: int, callback: ReadyCallback) -> None:
+        number = watched.fileno()
+        self._epoll.modify(number, events)
+        self._callbacks[number] = callback
+
+    def forget(self, watched: Watched) -> None:
+        number = watched.fileno()
+        del self._callbacks[number]
+        self._epoll.unregister(number)
+
+    def wait(self, seconds: float) -> list[tuple[ReadyCallback, int]]:
+        callbacks = self._callbacks
+        return [
+            # What failed or hung up is both: whoever tries will learn of it.
+            (callbacks[number], events if events in (READ, WRITE) else READ | WRITE)
+            for number, events in self._epoll.poll(seconds)
+        ]
+
+    # Threads
+
+    def wake(self) -> None:
+        try:
+            os.write(self._wake_write, b"\0")
+        except BlockingIOError:
+            pass  # it will wake up anyway
+
+    def _woken(self, _events: int) -> None:
+        os.read(self._wake_read, 4096)
+
+    def run_blocking(self, job: Callable[[], None], finished: Finished) -> None:
+        if self._worker is None:
+            self._worker = threading.Thread(target=self._work, name="ottla-blocking", daemon=True)
+            self._worker.start()
+        self._jobs.put((job, finished))
+
+    def _work(self) -> None:
+        while (entry := self._jobs.get()) is not None:
+            job, finished = entry
+            failure: Exception | None = None
+            try:
+                job()
+            except Exception as error:
+                failure = error
+            finished(failure)
+
+    def close(self) -> None:
+        if self._worker is not None:
+            self._jobs.put(None)
+            self._worker.join()
+        self._epoll.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+
+class SystemListener:
+    def __init__(self, host: str, port: int, backlog: int) -> None:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.create_server((host, port), family=family, backlog=backlog)
+        self._socket.setblocking(False)
+
+    def accept(self) -> tuple[Socket, str]:
+        accepted, address = self._socket.accept()
+        accepted.setblocking(False)
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return accepted, address[0]
+
+    def port(self) -> int:
+        port: int = self._socket.getsockname()[1]
+        return port
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        self._socket.close()

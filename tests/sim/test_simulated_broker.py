@@ -1,0 +1,172 @@
+"""A whole broker on a simulated network and clock: what depends on time and on the order of events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.broker.quotas import PRODUCER_BYTE_RATE
+from ottla.testing.simulated_client import SimulatedClient
+from tests.sim.simulated_broker import FETCH_VERSION, PRODUCE_VERSION, SimulatedBroker, fetch_request, fetched_values
+
+Start = Callable[..., SimulatedBroker]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    started: list[SimulatedBroker] = []
+
+    def start(seed: int = 0, **settings: Any) -> SimulatedBroker:
+        folder = tmp_path / str(len(started))
+        folder.mkdir()
+        started.append(SimulatedBroker(folder, seed, **settings))
+        return started[-1]
+
+    yield start
+    for broker in started:
+        broker.stop()
+
+
+def partition_of(answer: Any) -> Any:
+    return answer.responses[0].partitions[0]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_fetch_without_data_is_answered_when_its_time_is_over(start: Start, seed: int) -> None:
+    broker = start(seed)
+    broker.create("t")
+    client = broker.client()
+    asked_at = broker.system.now()
+    answer = client.ask(fetch_request("t", 0, wait_ms=30_000), FETCH_VERSION)
+    assert broker.system.now() - asked_at == pytest.approx(30)
+    assert fetched_values(partition_of(answer)) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_fetch_that_waits_is_answered_with_what_comes(start: Start, seed: int) -> None:
+    broker = start(seed)
+    broker.create("t")
+    consumer, producer = broker.client(), broker.client()
+    number = consumer.send(fetch_request("t", 0, wait_ms=30_000), FETCH_VERSION)
+    broker.advance(7)
+    assert number not in consumer.answers
+    broker.produce(producer, "t", b"news")
+    answer = consumer.answer(number)
+    assert broker.system.now() == pytest.approx(7)
+    assert fetched_values(partition_of(answer)) == [b"news"]
+
+
+def test_a_fetch_waits_for_as_many_bytes_as_it_wants(start: Start) -> None:
+    broker = start()
+    broker.create("t")
+    consumer, producer = broker.client(), broker.client()
+    number = consumer.send(fetch_request("t", 0, wait_ms=10_000, min_bytes=1000), FETCH_VERSION)
+    broker.produce(producer, "t", b"x" * 300)
+    broker.advance(1)
+    consumer.step()
+    assert number not in consumer.answers
+    broker.produce(producer, "t", b"y" * 900)
+    assert len(fetched_values(partition_of(consumer.answer(number)))) == 2
+    assert broker.system.now() == pytest.approx(1)
+
+
+def test_a_fetch_of_a_client_that_is_gone_ends_with_it(start: Start) -> None:
+    broker = start()
+    broker.create("t")
+    consumer = broker.client()
+    consumer.send(fetch_request("t", 0, wait_ms=30_000), FETCH_VERSION)
+    broker.advance(1)
+    consumer.close()
+    broker.advance(1)
+    assert not broker.broker.topics.by_name["t"].partitions[0]._waiters
+
+
+def test_an_idle_connection_is_closed_after_its_time_and_a_used_one_is_not(start: Start) -> None:
+    broker = start(connections_max_idle_ms="60000")
+    broker.create("t")
+    idle, used, waiting = broker.client(), broker.client(), broker.client()
+    for client in (idle, used):
+        broker.produce(client, "t", b"first")
+    waiting.send(fetch_request("t", 2, wait_ms=600_000), FETCH_VERSION)
+    for _ in range(4):
+        idle.step()
+        assert not idle.is_closed
+        broker.advance(15)
+        used.ask(fetch_request("t", 0), FETCH_VERSION)
+    broker.advance(16)
+    for client in (idle, used, waiting):
+        client.step()
+    assert (idle.is_closed, used.is_closed, waiting.is_closed) == (True, False, False)
+
+
+def test_who_is_over_its_quota_is_told_so_and_not_heard_meanwhile(start: Start) -> None:
+    broker = start()
+    broker.create("t")
+    broker.broker.quotas.set_limits("greedy", {PRODUCER_BYTE_RATE: 1000.0})
+    greedy, other = broker.client("greedy"), broker.client("other")
+    asked_at = broker.system.now()
+    answer = greedy.ask(broker.produce_request("t", [b"x" * 15_000]), PRODUCE_VERSION)
+    assert broker.system.now() == asked_at
+    wait_seconds = answer.throttle_time_ms / 1000
+    assert 5 < wait_seconds < 5.2  # half as much again as ten seconds allow
+    number = greedy.send(broker.produce_request("t", [b"y"]), PRODUCE_VERSION)
+    assert broker.produce(other, "t", b"z").error_code == 0
+    assert broker.system.now() == asked_at
+    greedy.answer(number)
+    assert broker.system.now() - asked_at == pytest.approx(wait_seconds)
+
+
+def workload(broker: SimulatedBroker) -> tuple[dict[int, list[bytes | None]], list[object]]:
+    """Clients that send without waiting; what each partition holds in the end, and what happened."""
+    broker.create("t", 2)
+    clients = [broker.client(f"client-{number}") for number in range(4)]
+    sent: list[tuple[SimulatedClient, list[int]]] = [(client, []) for client in clients]
+    story: list[object] = []
+    for step in range(60):
+        client, numbers = broker.system.random.choice(sent)
+        partition = broker.system.random.randrange(2)
+        if broker.system.random.random() < 0.7:
+            value = f"{clients.index(client)}:{step}".encode()
+            numbers.append(client.send(broker.produce_request("t", [value], partition=partition), PRODUCE_VERSION))
+        else:
+            numbers.append(client.send(fetch_request("t", 0, partition=partition, wait_ms=100), FETCH_VERSION))
+        if broker.system.random.random() < 0.3:
+            broker.advance(broker.system.random.random() / 10)
+    for client, numbers in sent:
+        for number in numbers:
+            client.answer(number)
+        assert client.order == numbers  # in the order of the requests, whoever had to wait
+        story.append((broker.system.now(), client.order))
+    reader = broker.client()
+    held = {
+        partition: fetched_values(partition_of(reader.ask(fetch_request("t", 0, partition=partition), FETCH_VERSION)))
+        for partition in range(2)
+    }
+    return held, story
+
+
+@pytest.mark.parametrize("syncs", [False, True])
+@pytest.mark.parametrize("seed", range(10))
+def test_whatever_comes_first_all_is_written_once_and_in_order(start: Start, seed: int, syncs: bool) -> None:
+    held, _ = workload(start(seed, syncs=syncs))
+    values = [value for partition in held.values() for value in partition]
+    assert len(set(values)) == len(values)
+    for partition in held.values():
+        by_client: dict[bytes, list[int]] = {}
+        for value in partition:
+            assert value is not None
+            client, step = value.split(b":")
+            by_client.setdefault(client, []).append(int(step))
+        assert all(steps == sorted(steps) for steps in by_client.values())
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_seed_tells_the_same_story_again(start: Start, seed: int) -> None:
+    assert workload(start(seed)) == workload(start(seed))
+
+
+def test_other_seeds_tell_other_stories(start: Start) -> None:
+    assert len({repr(workload(start(seed))) for seed in range(3)}) == 3
