@@ -34,9 +34,10 @@ def eager_group(script: Script, label: str = "group") -> str:
 def known_topic(script: Script, label: str = "topic", *, partitions: int = 1) -> Topic:
     """A topic that the coordinator of groups knows of: Kafka's learns of it a moment after others do."""
     topic = script.topic(label, partitions=partitions)
+    script.group()
     deadline = time.monotonic() + script.patience_s
     for attempt in itertools.count():
-        probe = script.group(f"probe {attempt} of {label}")
+        probe = f"probe-{attempt}-{label}-{script.token}"
         answer = script.ask(enter(probe, script.name("prober"), topic.name))
         script.ask(beat(probe, script.name("prober"), -1))
         if assigned(answer, topic):

@@ -69,9 +69,9 @@ def subscription(
     )
 
 
-def assignment(partitions: Mapping[str, Sequence[int]], version: int = 1) -> bytes:
+def assignment(partitions: Mapping[str, Sequence[int]], version: int = 1, *, user_data: bytes | None = None) -> bytes:
     assigned = [TopicPartition(topic=topic, partitions=list(indexes)) for topic, indexes in partitions.items()]
-    return encode_versioned(ConsumerProtocolAssignment(assigned_partitions=assigned), version)
+    return encode_versioned(ConsumerProtocolAssignment(assigned_partitions=assigned, user_data=user_data), version)
 
 
 def join(
