@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.coordinator import Coordinator, coordinator_topic
 from ottla.controller.topic_names import OFFSETS_TOPIC
+from ottla.coordinator.group import Client
 from ottla.coordinator.group_machine import GroupMachine
 from ottla.coordinator.group_settings import GroupSettings
+from ottla.coordinator.operation import Operation, Reply
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.config import BrokerConfig
+    from ottla.broker.dispatch import Context
     from ottla.replica.partition import Partition
 
 
@@ -32,7 +38,11 @@ class Groups(Coordinator[GroupMachine]):
         return self._group_settings
 
     def _make_machine(self, partition: Partition) -> GroupMachine:
-        return GroupMachine(self.broker.topics, self.group_settings)
+        return GroupMachine(
+            self.broker.topics,
+            self.group_settings,
+            consumer_settings=self.broker.group_configs.consumer_settings,
+        )
 
     def _topic_changed(self, name: str) -> None:
         """Tell the machines of all that changed in this round of the loop at once."""
@@ -46,6 +56,30 @@ class Groups(Coordinator[GroupMachine]):
             machine = shard.machine
             shard.run(lambda operation, machine=machine: machine.topics_changed(operation, names))  # type: ignore[misc]
 
+    def submit_each(
+        self,
+        names: Sequence[str],
+        event: Callable[[GroupMachine, Operation, Reply, int], None],
+        refusal: Callable[[int, ErrorCode], Any],
+        done: Callable[[list[Any]], None],
+    ) -> None:
+        """Ask for several groups, each by its place among the names, and give all answers at once, in that order."""
+        answers: list[Any] = [None] * len(names)
+        left = len(names)
+
+        def answered(place: int, answer: Any) -> None:
+            nonlocal left
+            answers[place] = answer
+            left -= 1
+            if left == 0:
+                done(answers)
+
+        if not names:
+            done([])
+        for place, name in enumerate(names):
+            reply = Reply(functools.partial(answered, place), functools.partial(refusal, place))
+            self.submit(name, reply, functools.partial(_event_at, event, reply, place))
+
     def _topic(self) -> CreatableTopic:
         config = self.broker.settings.config
         return coordinator_topic(
@@ -56,6 +90,24 @@ class Groups(Coordinator[GroupMachine]):
             compression_type="producer",
             segment_bytes=str(config.offsets_topic_segment_bytes),
         )
+
+
+def serves_consumer_groups(broker: Broker) -> bool:
+    return "consumer" in broker.settings.config.group_coordinator_rebalance_protocols
+
+
+def client_of(context: Context) -> Client:
+    return Client(context.client_id, f"/{context.connection.peer[0]}")
+
+
+def _event_at(
+    event: Callable[[GroupMachine, Operation, Reply, int], None],
+    reply: Reply,
+    place: int,
+    machine: GroupMachine,
+    operation: Operation,
+) -> None:
+    event(machine, operation, reply, place)
 
 
 def settings_of(config: BrokerConfig) -> GroupSettings:

@@ -22,6 +22,7 @@ class Metrics:
         self.produced_bytes = 0
         self.fetched_bytes = 0
         self.throttled_ms: Counter[str] = Counter()  # by kind of quota
+        self.commits = 0  # requests that commit offsets
         self.failures = 0  # requests that met a bug
 
 

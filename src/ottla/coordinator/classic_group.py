@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ottla.coordinator.classic_member import ClassicMember, Protocols, member_of_record
 from ottla.coordinator.group import Committer, Group
@@ -23,7 +23,10 @@ CONSUMER_PROTOCOL = "consumer"
 RECORD_VERSION = 3
 NO_TIME = -1
 
-SESSION = "classic session"  # of a member: the first word of timers' names, then the group's id
+# The kinds of its timers: their names go on with the group's id.
+SESSION = "classic session"  # and the member's id: it must give a sign of life, or use the id it was promised
+JOIN = "classic join"  # the members must have joined
+SYNC = "classic sync"  # and have fetched their assignments
 
 
 class State(enum.Enum):
@@ -33,6 +36,15 @@ class State(enum.Enum):
     PREPARING = "PreparingRebalance"  # waits for its members to join
     COMPLETING = "CompletingRebalance"  # waits for the leader's assignment
     STABLE = "Stable"
+
+
+class FirstWait:
+    """A group that was empty waits for more members, and goes on waiting while they come."""
+
+    def __init__(self, delay_ms: int, left_ms: int) -> None:
+        self.delay_ms = delay_ms
+        self.left_ms = left_ms  # how much longer than that it may wait in all
+        self.has_grown = False
 
 
 class ClassicGroup(Group):
@@ -49,8 +61,7 @@ class ClassicGroup(Group):
         self.static_members: dict[str, str] = {}  # member ids by instance id
         self.promised: set[str] = set()  # ids given out to those who have not joined with them yet
         self.yet_to_sync: set[str] = set()
-        self.is_first_rebalance = False  # since it was empty: it waits a while for more to come
-        self.has_grown = False  # somebody came during that wait
+        self.first_wait: FirstWait | None = None
         self._protocol_type = ""
         self._supporters: Counter[str] = Counter()  # how many members can work with a protocol
         self._topics: frozenset[str] | None = frozenset()
@@ -103,7 +114,9 @@ class ClassicGroup(Group):
         return ErrorCode.NONE
 
     def is_subscribed_to(self, topic: str) -> bool:
-        return self._topics is not None and topic in self._topics
+        if self._topics is None:  # it may be
+            return self._protocol_type == CONSUMER_PROTOCOL
+        return topic in self._topics
 
     def offset_age_from_ms(self, commit_timestamp_ms: int) -> int | None:
         if self._protocol_type:
@@ -123,6 +136,17 @@ class ClassicGroup(Group):
     def watch(self, operation: Operation, member: ClassicMember) -> None:
         """Expect a sign of life within the member's session."""
         operation.set_timer((SESSION, self.group_id, member.member_id), member.session_timeout_ms)
+
+    def keep_alive(self, operation: Operation, member_id: str) -> None:
+        """A commit is a sign of life, too."""
+        member = self.members.get(member_id)
+        if member is not None:
+            self.watch(operation, member)
+
+    def check_offset_delete(self) -> ErrorCode:
+        if self.state is State.EMPTY or self._protocol_type == CONSUMER_PROTOCOL:
+            return ErrorCode.NONE
+        return ErrorCode.NON_EMPTY_GROUP  # nobody can tell what its members read
 
     def waiting(self) -> list[Reply]:
         replies = [reply for member in self.members.values() for reply in (member.join_reply, member.sync_reply)]
@@ -231,7 +255,7 @@ class ClassicGroup(Group):
             return None
         return frozenset(topic for subscription in subscriptions for topic in subscription.topics)
 
-    def described_members(self) -> list[JoinGroupResponseMember]:
+    def members_for_leader(self) -> list[JoinGroupResponseMember]:
         """What the leader is told of the members."""
         protocol = self.protocol or ""
         return [
@@ -245,16 +269,20 @@ class ClassicGroup(Group):
 
     # The record
 
-    def write(self, operation: Operation) -> None:
-        """Keep the group as it is now."""
+    def write(self, operation: Operation, assignments: Mapping[str, bytes] | None = None) -> None:
+        """Keep the group as it is now; with `assignments`, each member gets its own, or an empty one."""
         protocol = self.protocol or ""
+        members = [member.record(protocol) for member in self.members.values()]
+        if assignments is not None:
+            for record in members:
+                record.assignment = assignments.get(record.member_id, b"")
         value = GroupMetadataValue(
             protocol_type=self._protocol_type,
             generation=self.generation,
             protocol=self.protocol,
             leader=self.leader_id,
             current_state_timestamp=self.state_since_ms,
-            members=[member.record(protocol) for member in self.members.values()],
+            members=members,
         )
         operation.write(GroupMetadataKey(group=self.group_id), value, RECORD_VERSION)
 

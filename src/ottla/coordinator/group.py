@@ -60,6 +60,10 @@ class Group(ABC):
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
         """Whether offsets may be read by this member."""
 
+    def check_offset_delete(self) -> ErrorCode:
+        """Whether single offsets may be deleted, as far as nobody is subscribed to their topics."""
+        return ErrorCode.NONE
+
     @abstractmethod
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member is: then the topic's offsets neither expire nor can be deleted."""

@@ -6,16 +6,27 @@ import uuid
 from collections.abc import Callable, Hashable
 from typing import Any, TypeAlias
 
-from ottla.coordinator.classic_group import ClassicGroup
+from ottla.coordinator import consumer_classic
+from ottla.coordinator.classic_group import JOIN, SESSION, SYNC, ClassicGroup
+from ottla.coordinator.classic_join import Joiner, check_join, join
+from ottla.coordinator.classic_rebalance import join_time_over, refused_sync, session_over, sync_time_over
+from ottla.coordinator.classic_session import heartbeat, leave, left, sync
+from ottla.coordinator.consumer_group import ConsumerGroup
+from ottla.coordinator.consumer_leave import CONSUMER_TIMERS
 from ottla.coordinator.consumer_replay import CONSUMER_REPLAYS
 from ottla.coordinator.consumer_settings import ConsumerSettings
 from ottla.coordinator.consumer_topics import note_changed_topics
-from ottla.coordinator.group import Group
+from ottla.coordinator.group import Client, Group
 from ottla.coordinator.group_settings import GroupSettings
+from ottla.coordinator.offset_removal import EXPIRY, expire, forget_topics, watch_age
 from ottla.coordinator.offsets import Offsets
 from ottla.coordinator.operation import Operation, Reply
 from ottla.coordinator.topics_view import TopicsView
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.group_records import GROUP_RECORDS
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.wire.messages.join_group import JoinGroupRequest
+from ottla.wire.messages.leave_group import LeaveGroupResponse, MemberIdentity
 from ottla.wire.messages.offset_and_group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -24,8 +35,8 @@ from ottla.wire.messages.offset_and_group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from ottla.wire.messages.sync_group import SyncGroupRequest
 from ottla.wire.schema import Message
-from ottla.wire.uuids import ZERO_UUID
 
 Replay: TypeAlias = Callable[["GroupMachine", Any, Any], None]
 
@@ -77,25 +88,60 @@ class GroupMachine:
     def replay_marker(self, producer_id: int, is_commit: bool) -> None:
         self.offsets.end_transaction(producer_id, is_commit)
 
+    # What members of classic groups ask
+
+    def join(self, operation: Operation, reply: Reply, request: JoinGroupRequest, client: Client, version: int) -> None:
+        joiner = Joiner(reply, request, client, version)
+        group = self.groups.get(request.group_id)
+        code = check_join(self, request)
+        if code is not ErrorCode.NONE:
+            joiner.refuse(operation, code, request.member_id)
+        elif isinstance(group, ConsumerGroup) and consumer_classic.join(self, operation, group, joiner):
+            pass
+        else:
+            group = self.groups.get(request.group_id)
+            assert group is None or isinstance(group, ClassicGroup)
+            join(self, operation, group, joiner)
+
+    def sync(self, operation: Operation, reply: Reply, request: SyncGroupRequest) -> None:
+        group = self.groups.get(request.group_id)
+        if isinstance(group, ClassicGroup):
+            sync(operation, group, reply, request)
+        elif isinstance(group, ConsumerGroup):
+            consumer_classic.sync(self, operation, group, reply, request)
+        else:
+            operation.answer(reply, refused_sync(_unknown(request.group_id)))
+
+    def heartbeat(self, operation: Operation, reply: Reply, request: HeartbeatRequest) -> None:
+        group = self.groups.get(request.group_id)
+        if isinstance(group, ClassicGroup):
+            heartbeat(operation, group, reply, request)
+        elif isinstance(group, ConsumerGroup):
+            consumer_classic.heartbeat(operation, group, reply, request)
+        else:
+            operation.answer(reply, HeartbeatResponse(error_code=_unknown(request.group_id)))
+
+    def leave(self, operation: Operation, reply: Reply, group_id: str, leaving: list[MemberIdentity]) -> None:
+        group = self.groups.get(group_id)
+        if isinstance(group, ClassicGroup):
+            members = leave(operation, group, leaving, self.settings())
+        elif isinstance(group, ConsumerGroup):
+            members = consumer_classic.leave(self, operation, group, leaving)
+        else:
+            members = [left(identity, ErrorCode.UNKNOWN_MEMBER_ID) for identity in leaving]
+        operation.answer(reply, LeaveGroupResponse(error_code=ErrorCode.NONE, members=members))
+
     # The world around
 
     def topics_changed(self, operation: Operation, names: set[str]) -> None:
         """Topics have come, gone or got more partitions: what was committed for those that are gone goes, too."""
         note_changed_topics(self, names)
-        for group_id in self.offsets.groups():
-            for partition, (value, _) in list(self.offsets.of_group(group_id).items()):
-                name, index = partition
-                if name in names and self.is_outdated(name, value.topic_id):
-                    operation.write(OffsetCommitKey(group=group_id, topic=name, partition=index), None)
-
-    def is_outdated(self, name: str, topic_id: bytes) -> bool:
-        """Whether the topic that an offset was committed for is there no more."""
-        topic = self.topics.by_name.get(name)
-        return topic is None or topic_id not in (topic.topic_id, ZERO_UUID)
+        forget_topics(self, operation, names)
 
     def loaded(self, operation: Operation) -> None:
         for group in self.groups.values():
             group.set_timers(operation)
+        watch_age(self, operation)
 
     def expired(self, operation: Operation, timer: Hashable) -> None:
         """Timers are named by what they are for, then the group, then the rest."""
@@ -124,5 +170,36 @@ _REPLAYS: dict[type[Message], Replay] = {
 }
 """What takes in a record, by its key; other records are passed over."""
 
-_TIMERS: dict[str, Callable[..., None]] = {}
+
+def _classic_timer(
+    due: Callable[[Operation, ClassicGroup, GroupSettings], None],
+) -> Callable[[GroupMachine, Operation, str], None]:
+    """For a timer of a classic group, which may be gone by now."""
+
+    def expired(machine: GroupMachine, operation: Operation, group_id: str) -> None:
+        group = machine.groups.get(group_id)
+        if isinstance(group, ClassicGroup):
+            due(operation, group, machine.settings())
+
+    return expired
+
+
+def _session_over(machine: GroupMachine, operation: Operation, group_id: str, member_id: str) -> None:
+    group = machine.groups.get(group_id)
+    if isinstance(group, ClassicGroup):
+        session_over(operation, group, member_id, machine.settings())
+
+
+def _unknown(group_id: str) -> ErrorCode:
+    """What members of a group that is not there are told."""
+    return ErrorCode.UNKNOWN_MEMBER_ID if group_id else ErrorCode.INVALID_GROUP_ID
+
+
+_TIMERS: dict[str, Callable[..., None]] = {
+    SESSION: _session_over,
+    JOIN: _classic_timer(join_time_over),
+    SYNC: _classic_timer(sync_time_over),
+    EXPIRY: expire,
+    **CONSUMER_TIMERS,
+}
 """What to do when a timer is due, by its kind."""

@@ -1,7 +1,7 @@
-"""FindCoordinator (10), versions 0 to 6.
+"""FindCoordinator (10), versions 0 to 6: which broker looks after a group (0) or a transactional id (1).
 
-Nothing is coordinated by this broker yet, so every key is told that its coordinator is not available. It is served
-all the same, because librdkafka compresses with lz4 only for brokers that list this API.
+The topic that remembers them is made at once if it is not there, so the first answer is good already. Share groups
+(2) are not served.
 """
 
 from __future__ import annotations
@@ -16,15 +16,53 @@ if TYPE_CHECKING:
     from ottla.broker.dispatch import Context
 
 FIRST_VERSION_WITH_SEVERAL_KEYS = 4
+GROUP, TRANSACTION, SHARE = 0, 1, 2
 NO_NODE = -1
 
 
 def handle(broker: Broker, request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
-    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if context.version < FIRST_VERSION_WITH_SEVERAL_KEYS:
-        return FindCoordinatorResponse(error_code=code, node_id=NO_NODE, host="", port=NO_NODE)
-    coordinators = [
-        Coordinator(key=key, node_id=NO_NODE, host="", port=NO_NODE, error_code=code)
-        for key in request.coordinator_keys
-    ]
-    return FindCoordinatorResponse(coordinators=coordinators)
+    if context.version >= FIRST_VERSION_WITH_SEVERAL_KEYS:
+        keys = request.coordinator_keys
+        return FindCoordinatorResponse(coordinators=[_find(broker, context, request.key_type, key) for key in keys])
+    found = _find(broker, context, request.key_type, request.key)
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=_older_text(ErrorCode(found.error_code)),
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _find(broker: Broker, context: Context, key_type: int, key: str) -> Coordinator:
+    if key_type not in (GROUP, TRANSACTION):
+        return _none(key, ErrorCode.INVALID_REQUEST, "" if key_type == SHARE else _malformed())
+    coordinator = broker.groups if key_type == GROUP else broker.transactions
+    if not coordinator.ensure_topic():
+        return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
+    endpoint = broker.endpoint_for(context)
+    return Coordinator(
+        key=key,
+        node_id=broker.node_id,
+        host=endpoint.host,
+        port=endpoint.port,
+        error_code=ErrorCode.NONE,
+        error_message="",
+    )
+
+
+def _none(key: str, code: ErrorCode, message: str) -> Coordinator:
+    return Coordinator(key=key, node_id=NO_NODE, host="", port=NO_NODE, error_code=code, error_message=message)
+
+
+def _older_text(code: ErrorCode) -> str:
+    """What versions before 4 say about each outcome."""
+    if code is ErrorCode.NONE:
+        return "NONE"
+    return _malformed() if code is ErrorCode.INVALID_REQUEST else "The coordinator is not available."
+
+
+def _malformed() -> str:
+    from ottla.broker.handlers.describe_configs import MALFORMED  # which brings all settings with it
+
+    return MALFORMED

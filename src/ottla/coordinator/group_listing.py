@@ -1,0 +1,66 @@
+"""ListGroups and DescribeGroups: what groups look like from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.coordinator.classic_group import ClassicGroup, State
+from ottla.coordinator.group import Group
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from ottla.wire.messages.list_groups import ListedGroup
+
+DEAD = "Dead"
+
+
+def list_groups(groups: Iterable[Group], states: Iterable[str], types: Iterable[str]) -> list[ListedGroup]:
+    """Those in one of the states and of one of the types, where any are named; small letters will do."""
+    wanted_states = {name.lower() for name in states}
+    wanted_types = {name.lower() for name in types}
+    return [
+        ListedGroup(
+            group_id=group.group_id,
+            protocol_type=group.protocol_type,
+            group_state=group.state_name,
+            group_type=group.type_name,
+        )
+        for group in groups
+        if (not wanted_states or group.state_name.lower() in wanted_states)
+        and (not wanted_types or group.type_name in wanted_types)
+    ]
+
+
+def describe(group: ClassicGroup) -> DescribedGroup:
+    """What members told and were given shows once they have agreed on it."""
+    is_stable = group.state is State.STABLE
+    protocol = group.protocol or "" if is_stable else ""
+    return DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group.group_id,
+        group_state=group.state_name,
+        protocol_type=group.protocol_type,
+        protocol_data=protocol,
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client.client_id,
+                client_host=member.client.client_host,
+                member_metadata=member.metadata(protocol) if is_stable else b"",
+                member_assignment=member.assignment if is_stable else b"",
+            )
+            for member in group.members.values()
+        ],
+    )
+
+
+def describe_unknown(group_id: str, code: ErrorCode, message: str | None = None) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=code,
+        error_message=message,
+        group_id=group_id,
+        group_state=DEAD if code in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND) else "",
+        protocol_type="",
+        protocol_data="",
+        members=[],
+    )

@@ -1,0 +1,77 @@
+"""OffsetCommit and TxnOffsetCommit: whether a group's offsets may be written, and how they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.coordinator.classic_group import ClassicGroup
+from ottla.coordinator.group import Committer
+from ottla.coordinator.operation import Operation
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.offset_and_group_records import OffsetCommitKey, OffsetCommitValue
+
+if TYPE_CHECKING:
+    from ottla.coordinator.group_machine import GroupMachine
+
+RECORD_VERSION = 4
+RECORD_VERSION_WITH_EXPIRY = 1
+FIRST_VERSION_OF_MEMBER_EPOCHS = 9
+NO_EXPIRY = -1
+
+
+class OffsetToCommit(NamedTuple):
+    topic: str
+    topic_id: bytes
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str | None
+
+
+def commit(
+    machine: GroupMachine,
+    operation: Operation,
+    group_id: str,
+    committer: Committer,
+    offsets: Iterable[OffsetToCommit],
+    retention_ms: int = NO_EXPIRY,
+) -> Iterator[ErrorCode]:
+    """Commit offsets of partitions that are there; yields what became of each of them, in their order."""
+    code = _check(machine, group_id, committer, offsets)
+    if code is ErrorCode.NONE:
+        group = machine.groups.get(group_id)
+        if isinstance(group, ClassicGroup):
+            group.keep_alive(operation, committer.member_id)
+    longest = machine.settings().offset_metadata_max_bytes
+    now_ms = operation.now_ms
+    expires_ms = NO_EXPIRY if retention_ms < 0 else now_ms + retention_ms
+    version = RECORD_VERSION if retention_ms < 0 else RECORD_VERSION_WITH_EXPIRY
+    for topic, topic_id, partition, offset, leader_epoch, metadata in offsets:
+        if code is not ErrorCode.NONE:
+            yield code
+        elif metadata is not None and len(metadata) > longest:
+            yield ErrorCode.OFFSET_METADATA_TOO_LARGE
+        else:
+            key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+            value = OffsetCommitValue(
+                offset=offset,
+                leader_epoch=leader_epoch,
+                metadata=metadata or "",
+                commit_timestamp=now_ms,
+                expire_timestamp=expires_ms,
+                topic_id=topic_id,
+            )
+            operation.write(key, value, version)
+            yield ErrorCode.NONE
+
+
+def _check(machine: GroupMachine, group_id: str, committer: Committer, offsets: Iterable[OffsetToCommit]) -> ErrorCode:
+    group = machine.groups.get(group_id)
+    if group is not None:
+        return group.check_commit(committer, ((offset.topic_id, offset.partition) for offset in offsets))
+    if committer.epoch < 0:
+        return ErrorCode.NONE  # nobody's group: it comes into being with its first offset
+    if committer.is_transactional or committer.version < FIRST_VERSION_OF_MEMBER_EPOCHS:
+        return ErrorCode.ILLEGAL_GENERATION
+    return ErrorCode.GROUP_ID_NOT_FOUND

@@ -1,0 +1,109 @@
+"""How offsets go: deleted by request, with their group, with their topic, or of age."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ottla.coordinator.classic_group import ClassicGroup
+from ottla.coordinator.group import Group
+from ottla.coordinator.offsets import PartitionKey
+from ottla.coordinator.operation import Operation
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.offset_and_group_records import OffsetCommitKey, OffsetCommitValue
+from ottla.wire.uuids import ZERO_UUID
+
+if TYPE_CHECKING:
+    from ottla.coordinator.group_machine import GroupMachine
+
+EXPIRY = "offset expiry"  # the name of the timer
+REMOVED_AT_ONCE = 1000
+"""How many records one operation writes at most where there may be very many."""
+
+
+def delete_offsets(
+    machine: GroupMachine, operation: Operation, group: Group, partitions: Iterable[PartitionKey]
+) -> list[ErrorCode]:
+    """What became of each partition; topics that members are subscribed to keep their offsets."""
+    codes = []
+    for partition in partitions:
+        is_subscribed = group.is_subscribed_to(partition[0])
+        if not is_subscribed:
+            _remove(machine, operation, group.group_id, partition)
+        codes.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_subscribed else ErrorCode.NONE)
+    return codes
+
+
+def _remove(machine: GroupMachine, operation: Operation, group_id: str, partition: PartitionKey) -> None:
+    offsets = machine.offsets
+    if partition in offsets.of_group(group_id) or offsets.is_pending(group_id, partition):
+        operation.write(OffsetCommitKey(group=group_id, topic=partition[0], partition=partition[1]), None)
+
+
+def delete_group(machine: GroupMachine, operation: Operation, group_id: str) -> ErrorCode:
+    group = machine.groups.get(group_id)
+    if group is None:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    if not group.is_empty:
+        return ErrorCode.NON_EMPTY_GROUP
+    for partition in {*machine.offsets.of_group(group_id), *machine.offsets.pending(group_id)}:
+        _remove(machine, operation, group_id, partition)
+    group.write_tombstones(operation)
+    return ErrorCode.NONE
+
+
+def forget_topics(machine: GroupMachine, operation: Operation, names: set[str]) -> None:
+    """Of these topics, drop the offsets of those that are gone, or that others of the same name have replaced."""
+    topics = machine.topics.by_name
+    for group_id in machine.offsets.groups():
+        for partition, (value, _) in list(machine.offsets.of_group(group_id).items()):
+            if partition[0] in names:
+                topic = topics.get(partition[0])
+                if topic is None or value.topic_id not in (topic.topic_id, ZERO_UUID):
+                    _remove(machine, operation, group_id, partition)
+
+
+# Age
+
+
+def watch_age(machine: GroupMachine, operation: Operation) -> None:
+    operation.set_timer((EXPIRY,), machine.settings().offsets_retention_check_interval_ms)
+
+
+def expire(machine: GroupMachine, operation: Operation) -> None:
+    """Drop what is too old, and groups that have neither members nor offsets any more."""
+    for group in list(machine.groups.values()):
+        if len(operation.records) >= REMOVED_AT_ONCE:
+            operation.set_timer((EXPIRY,), 0)  # and the rest after others had their turn
+            return
+        _expire_offsets(machine, operation, group)
+        if _is_abandoned(machine, group):
+            group.write_tombstones(operation)
+    watch_age(machine, operation)
+
+
+def _expire_offsets(machine: GroupMachine, operation: Operation, group: Group) -> None:
+    retention_ms = machine.settings().offsets_retention_ms
+    for partition, (value, _) in list(machine.offsets.of_group(group.group_id).items()):
+        if (
+            _is_expired(group, value, operation.now_ms, retention_ms)
+            and not group.is_subscribed_to(partition[0])
+            and not machine.offsets.is_pending(group.group_id, partition)
+        ):
+            _remove(machine, operation, group.group_id, partition)
+
+
+def _is_expired(group: Group, value: OffsetCommitValue, now_ms: int, retention_ms: int) -> bool:
+    since_ms = group.offset_age_from_ms(value.commit_timestamp)
+    if since_ms is None:
+        return False
+    if value.expire_timestamp >= 0:  # an old client said how long
+        return now_ms >= value.expire_timestamp
+    return now_ms - since_ms >= retention_ms
+
+
+def _is_abandoned(machine: GroupMachine, group: Group) -> bool:
+    offsets = machine.offsets
+    has_offsets = bool(offsets.of_group(group.group_id)) or offsets.has_pending(group.group_id)
+    is_awaited = isinstance(group, ClassicGroup) and bool(group.promised)
+    return group.is_empty and not has_offsets and not is_awaited
