@@ -23,7 +23,7 @@ def rebalance(operation: Operation, group: ClassicGroup, settings: GroupSettings
 
 def prepare(operation: Operation, group: ClassicGroup, settings: GroupSettings) -> None:
     """Ask all members to join again."""
-    _refuse_syncs(operation, group)
+    _end_syncs(operation, group)
     was_empty = group.state is State.EMPTY
     group.enter(State.PREPARING, operation.now_ms)
     if was_empty:
@@ -36,10 +36,13 @@ def prepare(operation: Operation, group: ClassicGroup, settings: GroupSettings) 
         operation.set_timer((JOIN, group.group_id), group.rebalance_timeout_ms)
 
 
-def _refuse_syncs(operation: Operation, group: ClassicGroup) -> None:
+def _end_syncs(operation: Operation, group: ClassicGroup) -> None:
+    """There will be no assignment in this generation any more."""
     operation.cancel_timer((SYNC, group.group_id))
     group.yet_to_sync.clear()
     for member in group.members.values():
+        if group.state is State.COMPLETING:
+            member.assignment = b""
         if member.sync_reply is not None:
             answer_sync(operation, group, member, ErrorCode.REBALANCE_IN_PROGRESS)
             group.watch(operation, member)

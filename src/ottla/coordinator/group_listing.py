@@ -31,7 +31,7 @@ def list_groups(groups: Iterable[Group], states: Iterable[str], types: Iterable[
 
 
 def describe(group: ClassicGroup) -> DescribedGroup:
-    """What members told and were given shows once they have agreed on it."""
+    """What members told of themselves shows once they have agreed on a protocol."""
     is_stable = group.state is State.STABLE
     protocol = group.protocol or "" if is_stable else ""
     return DescribedGroup(
@@ -47,7 +47,7 @@ def describe(group: ClassicGroup) -> DescribedGroup:
                 client_id=member.client.client_id,
                 client_host=member.client.client_host,
                 member_metadata=member.metadata(protocol) if is_stable else b"",
-                member_assignment=member.assignment if is_stable else b"",
+                member_assignment=member.assignment,
             )
             for member in group.members.values()
         ],

@@ -6,13 +6,20 @@ from typing import TYPE_CHECKING
 
 from ottla.coordinator.classic_rebalance import refused_sync
 from ottla.coordinator.operation import Reply
-from ottla.wire.messages.sync_group import SyncGroupRequest
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
 
 
-def handle(broker: Broker, request: SyncGroupRequest, context: Context) -> None:
+FIRST_VERSION_WITH_PROTOCOL = 5
+
+
+def handle(broker: Broker, request: SyncGroupRequest, context: Context) -> SyncGroupResponse | None:
+    if context.version >= FIRST_VERSION_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name):
+        return refused_sync(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     reply = Reply(context.reply, refused_sync)
     broker.groups.submit(request.group_id, reply, lambda machine, operation: machine.sync(operation, reply, request))
+    return None
