@@ -19,10 +19,17 @@ class Ottla:
         """The exchange in which it stopped to answer. Those behind it need not wait for it too."""
 
 
+SETTINGS = {  # as Apache Kafka has them in tests.apache_kafka
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+}
+
+
 @contextmanager
 def running_ottla() -> Iterator[Ottla]:
     with TemporaryDirectory(prefix="ottla-conformance-") as folder:
-        broker = LocalBroker(folder, settings={"group.initial.rebalance.delay.ms": "0"})
+        broker = LocalBroker(folder, settings=SETTINGS)
         try:
             yield Ottla((broker.host, broker.port))
         finally:

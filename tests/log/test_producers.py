@@ -115,6 +115,52 @@ def test_one_known_by_a_marker_starts_at_zero() -> None:
         producers.check(header(0, epoch=2), Origin.CLIENT)
 
 
+# Batches that the coordinator of a transaction is asked about
+
+
+def test_what_follows_a_batch_that_was_refused_is_not_taken_in_its_place() -> None:
+    producers = Producers()
+    producers.note_asked(transactional(2), 1000)
+    producers.note_asked(transactional(5), 1000)
+    for late in (transactional(3), transactional(5)):
+        with pytest.raises(OutOfOrderSequence):
+            producers.check(late, Origin.CLIENT)
+    producers.check(transactional(2), Origin.CLIENT)
+    producers.check(transactional(3, epoch=1), Origin.CLIENT)  # another transaction
+    producers.appended(transactional(2), 0)
+    producers.check(transactional(3), Origin.CLIENT)
+
+
+@pytest.mark.parametrize("forget", ["a marker", "time"])
+def test_a_refusal_is_not_remembered_for_ever(forget: str) -> None:
+    producers = Producers(expiration_ms=100)
+    producers.note_asked(transactional(2), 1000)
+    producers.expire(1099)
+    with pytest.raises(OutOfOrderSequence):
+        producers.check(transactional(3), Origin.CLIENT)
+    if forget == "time":
+        producers.expire(1100)
+        producers.check(transactional(3), Origin.CLIENT)
+    else:
+        producers.marked(transactional(-1), 5, ABORT)
+        producers.check(transactional(0), Origin.CLIENT)
+
+
+def test_a_partition_takes_part_from_the_first_batch_to_the_marker() -> None:
+    producers = Producers()
+    assert not producers.takes_part(7, 0)
+    producers.appended(transactional(0, epoch=1), 0)
+    assert producers.takes_part(7, 1)
+    assert not producers.takes_part(7, 2)
+    assert (producers.is_replaced(7, 0), producers.is_replaced(7, 1), producers.is_replaced(8, 0)) == (
+        True,
+        False,
+        False,
+    )
+    producers.marked(transactional(-1, epoch=2), 5, COMMIT)
+    assert not producers.takes_part(7, 2)
+
+
 # Duplicates
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from ottla.records.batch import HEADER_SIZE, MAGIC, read_header
+from ottla.records.batch import HEADER_SIZE, MAGIC, BatchHeader, read_header
 from ottla.replica.partition import FIRST_VERSION_WITH_TRANSACTIONS_2
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -33,7 +33,7 @@ PASSING = frozenset(
 )
 
 TopicPartition = tuple[str, int]
-Producer = tuple[int, int]
+Write = tuple["Partition", BatchHeader]
 
 
 class Refusal(NamedTuple):
@@ -41,6 +41,9 @@ class Refusal(NamedTuple):
     message: str | None = None
 
 
+SEVERAL_PRODUCERS = Refusal(
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID"
+)
 Refusals = dict[TopicPartition, Refusal]
 Produce = Callable[[Refusals], "Response | None"]
 FindPartition = Callable[[TopicProduceData, PartitionProduceData], "Partition | None"]
@@ -50,46 +53,34 @@ def when_admitted(
     broker: Broker, request: ProduceRequest, context: Context, find: FindPartition, produce: Produce
 ) -> Response | None:
     """Produce, but for the partitions that the coordinator refuses: now, or when it has answered."""
-    newcomers = _newcomers(broker, request, context.version, find)
-    if not newcomers:
+    writes = _transactional_writes(request, find)
+    if not writes:
         return produce({})
+    if len({header.producer_id for _, header in writes}) > 1:
+        return produce(dict.fromkeys((_name(partition) for partition, _ in writes), SEVERAL_PRODUCERS))
     admission = _Admission(broker, request, context, produce)
-    return admission.ask(newcomers)
+    return admission.ask(writes)
 
 
-def _newcomers(
-    broker: Broker, request: ProduceRequest, version: int, find: FindPartition
-) -> dict[Producer, list[TopicPartition]]:
-    """The partitions that do not take part yet in the transactions of those who write to them."""
-    newcomers: dict[Producer, list[TopicPartition]] = {}
-    config = broker.settings.config
-    if version < FIRST_VERSION_WITH_TRANSACTIONS_2 and not config.transaction_partition_verification_enable:
-        return newcomers
+def _transactional_writes(request: ProduceRequest, find: FindPartition) -> list[Write]:
+    """What belongs to a transaction; whatever is wrong with it is found later."""
+    writes: list[Write] = []
     for topic in request.topic_data:
         for data in topic.partition_data:
-            producer = _transactional_producer(cast("Buffer | None", data.records))
-            partition = None if producer is None else find(topic, data)
-            if producer is not None and partition is not None and not _is_settled(partition, producer):
-                newcomers.setdefault(producer, []).append((partition.topic, partition.index))
-    return newcomers
+            records = cast("Buffer | None", data.records)
+            if records is None or len(records) < HEADER_SIZE:
+                continue
+            header = read_header(records)
+            if header.magic != MAGIC or not header.is_transactional or header.producer_id < 0:
+                continue
+            partition = find(topic, data)
+            if partition is not None:
+                writes.append((partition, header))
+    return writes
 
 
-def _transactional_producer(records: Buffer | None) -> Producer | None:
-    """Who wrote a transactional batch; whatever is wrong with it is found later."""
-    if records is None or len(records) < HEADER_SIZE:
-        return None
-    header = read_header(records)
-    if header.magic != MAGIC or not header.is_transactional or header.producer_id < 0:
-        return None
-    return header.producer_id, header.producer_epoch
-
-
-def _is_settled(partition: Partition, producer: Producer) -> bool:
-    """Whether the coordinator has nothing to say: the producer takes part already, or is an old one."""
-    known = partition.log.producers.by_id.get(producer[0])
-    if known is None or known.epoch < producer[1]:
-        return False
-    return known.epoch > producer[1] or known.transaction_start is not None
+def _name(partition: Partition) -> TopicPartition:
+    return partition.topic, partition.index
 
 
 class _Admission:
@@ -101,19 +92,42 @@ class _Admission:
         self._context = context
         self._produce = produce
         self._refusals: Refusals = {}
-        self._unanswered = 0
+        self._is_unanswered = False
         self._is_held = False
 
-    def ask(self, newcomers: dict[Producer, list[TopicPartition]]) -> Response | None:
-        self._unanswered = len(newcomers)
-        adds = self._context.version >= FIRST_VERSION_WITH_TRANSACTIONS_2
-        transactional_id = self._request.transactional_id or ""
-        for producer, partitions in newcomers.items():
-            self._broker.transactions.admit(transactional_id, producer, partitions, adds=adds, done=self._answered)
-        if not self._unanswered:
+    def ask(self, writes: list[Write]) -> Response | None:
+        newcomers = self._newcomers(writes)
+        if newcomers:
+            self._is_unanswered = True
+            _, header = writes[0]
+            self._broker.transactions.admit(
+                self._request.transactional_id or "",
+                (header.producer_id, header.producer_epoch),
+                newcomers,
+                adds=self._context.version >= FIRST_VERSION_WITH_TRANSACTIONS_2,
+                done=self._answered,
+            )
+        if not self._is_unanswered:
             return self._produce(self._refusals)
         self._hold()
         return None
+
+    def _newcomers(self, writes: list[Write]) -> list[TopicPartition]:
+        """The partitions that do not take part yet in the transaction. Old producers are refused here already."""
+        newcomers = []
+        for partition, header in writes:
+            producers = partition.log.producers
+            if producers.is_replaced(header.producer_id, header.producer_epoch):
+                self._refusals[_name(partition)] = Refusal(ErrorCode.INVALID_PRODUCER_EPOCH)
+            elif not producers.takes_part(header.producer_id, header.producer_epoch) and self._asks:
+                producers.note_asked(header, self._broker.clock_ms())
+                newcomers.append(_name(partition))
+        return newcomers
+
+    @property
+    def _asks(self) -> bool:
+        is_verified = self._broker.settings.config.transaction_partition_verification_enable
+        return is_verified or self._context.version >= FIRST_VERSION_WITH_TRANSACTIONS_2
 
     def _hold(self) -> None:
         """The frame is good only until the handler returns, and nothing may overtake it."""
@@ -128,8 +142,8 @@ class _Admission:
         for partition, code in codes.items():
             if code:
                 self._refusals[partition] = _refusal(code, self._context.version)
-        self._unanswered -= 1
-        if not self._unanswered and self._is_held:
+        self._is_unanswered = False
+        if self._is_held:
             self._go_on()
 
     def _go_on(self) -> None:

@@ -55,6 +55,14 @@ class CompletedTransaction(NamedTuple):
     aborted: bool
 
 
+class Asked(NamedTuple):
+    """A producer whose coordinator was asked whether this partition takes part in its transaction."""
+
+    epoch: int
+    lowest_sequence: int  # of the batches that had to wait for the answer, or were refused by it
+    timestamp: int
+
+
 class Producer:
     """One producer id on one partition."""
 
@@ -84,6 +92,27 @@ class Producers:
         self.expiration_ms = expiration_ms
         self._ongoing: OrderedDict[int, int] = OrderedDict()  # first offset -> producer id
         self._unreplicated: list[CompletedTransaction] = []
+        self._asked: dict[int, Asked] = {}  # by producer id, until it takes part
+
+    # Does it take part in the transaction of its producer?
+
+    def takes_part(self, producer_id: int, epoch: int) -> bool:
+        """Whether records of the producer's transaction are here, so that nobody needs to be asked."""
+        producer = self.by_id.get(producer_id)
+        return producer is not None and producer.epoch == epoch and producer.transaction_start is not None
+
+    def is_replaced(self, producer_id: int, epoch: int) -> bool:
+        """Whether a higher epoch was seen here."""
+        producer = self.by_id.get(producer_id)
+        return producer is not None and epoch < producer.epoch
+
+    def note_asked(self, header: BatchHeader, now_ms: int) -> None:
+        """The coordinator is asked about a batch. If it refuses, those behind it must not be taken in its place."""
+        asked = self._asked.get(header.producer_id)
+        lowest_sequence = header.base_sequence
+        if asked is not None and asked.epoch == header.producer_epoch:
+            lowest_sequence = min(lowest_sequence, asked.lowest_sequence)
+        self._asked[header.producer_id] = Asked(header.producer_epoch, lowest_sequence, now_ms)
 
     # May it be appended?
 
@@ -104,6 +133,8 @@ class Producers:
         """
         if origin is Origin.REPLICATION:
             return
+        if self._asked:
+            self._check_asked(header)
         producer = self.by_id.get(header.producer_id)
         if producer is None:
             if new_epoch_starts_at_zero and header.base_sequence != 0 and origin is Origin.CLIENT:
@@ -121,6 +152,14 @@ class Producers:
         if producer.transaction_start is not None and not header.attributes & TRANSACTIONAL:
             raise InvalidTransactionState(
                 f"producer {header.producer_id} has an open transaction and sent a batch outside of it"
+            )
+
+    def _check_asked(self, header: BatchHeader) -> None:
+        asked = self._asked.get(header.producer_id)
+        if asked is not None and asked.epoch == header.producer_epoch and header.base_sequence > asked.lowest_sequence:
+            raise OutOfOrderSequence(
+                f"producer {header.producer_id}, epoch {header.producer_epoch}: sequence {header.base_sequence} "
+                f"came where {asked.lowest_sequence} was not taken yet"
             )
 
     def _check_sequence(self, producer: Producer, header: BatchHeader) -> None:
@@ -165,6 +204,8 @@ class Producers:
         timestamp = header.max_timestamp
         producer.batches.append(AppendedBatch(header.last_sequence, base_offset + delta, delta, timestamp))
         producer.last_timestamp = timestamp
+        if self._asked:
+            self._asked.pop(header.producer_id, None)
         # A batch that compaction emptied belongs to a transaction that was decided long ago.
         if header.attributes & TRANSACTIONAL and producer.transaction_start is None and header.count:
             producer.transaction_start = base_offset
@@ -175,6 +216,7 @@ class Producers:
         producer = self._known(header.producer_id, header.producer_epoch)
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.last_timestamp = header.max_timestamp
+        self._asked.pop(header.producer_id, None)
         first_offset = producer.transaction_start
         if first_offset is None:
             return None
@@ -230,6 +272,11 @@ class Producers:
         ]
         for producer_id in expired:
             del self.by_id[producer_id]
+        self._asked = {
+            producer_id: asked
+            for producer_id, asked in self._asked.items()
+            if now_ms - asked.timestamp < self.expiration_ms
+        }
 
     def restore(self, producer_id: int, producer: Producer) -> None:
         """Put back a producer from a snapshot."""
@@ -242,6 +289,7 @@ class Producers:
         self.by_id.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
+        self._asked.clear()
 
     def __len__(self) -> int:
         return len(self.by_id)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.transactions import known_code
 from ottla.controller.topic_names import INTERNAL
 from ottla.coordinator.operation import Reply
-from ottla.coordinator.transaction import VERSION_1, TopicPartition
+from ottla.coordinator.transaction import VERSION_1
 from ottla.coordinator.transaction_machine import PartitionCodes
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_partitions_to_txn import (
@@ -113,17 +113,13 @@ def _not_attempted(codes: PartitionCodes) -> PartitionCodes:
 
 
 def _results(topics: list[AddPartitionsToTxnTopic], codes: PartitionCodes) -> list[AddPartitionsToTxnTopicResult]:
-    """By topic; one that was named twice is told of once."""
-    by_topic: dict[str, list[TopicPartition]] = {topic.name: [] for topic in topics}
-    for partition in codes:
-        by_topic[partition[0]].append(partition)
     return [
         AddPartitionsToTxnTopicResult(
-            name=name,
+            name=topic.name,
             results_by_partition=[
-                AddPartitionsToTxnPartitionResult(partition_index=partition[1], partition_error_code=codes[partition])
-                for partition in partitions
+                AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=codes[topic.name, index])
+                for index in topic.partitions
             ],
         )
-        for name, partitions in by_topic.items()
+        for topic in topics
     ]

@@ -53,12 +53,19 @@ def handle(broker: Broker, request: TxnOffsetCommitRequest, context: Context) ->
             broker.metrics.commits += 1
             broker.groups.submit(request.group_id, reply, run, producer)
 
-    if context.version < FIRST_VERSION_WITH_TRANSACTIONS_2 and not _verifies(broker):
+    if not request.group_id:
+        return asked.refused(ErrorCode.INVALID_GROUP_ID)
+    adds = context.version >= FIRST_VERSION_WITH_TRANSACTIONS_2
+    if _takes_part(broker, partition, producer) or not (adds or _verifies(broker)):
         admitted({partition: ErrorCode.NONE})
         return None
-    adds = context.version >= FIRST_VERSION_WITH_TRANSACTIONS_2
     broker.transactions.admit(request.transactional_id, producer, [partition], adds=adds, done=admitted)
     return None
+
+
+def _takes_part(broker: Broker, name: tuple[str, int], producer: tuple[int, int]) -> bool:
+    partition = broker.topics.partition(*name)
+    return partition is not None and partition.log.producers.takes_part(*producer)
 
 
 def _verifies(broker: Broker) -> bool:

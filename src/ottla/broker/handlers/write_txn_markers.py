@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 def handle(broker: Broker, request: WriteTxnMarkersRequest, context: Context) -> WriteTxnMarkersResponse | None:
     written = _Written(broker)
-    response = WriteTxnMarkersResponse(markers=[written.marker(marker) for marker in request.markers])
+    results = [written.marker(marker) for marker in request.markers]
+    response = WriteTxnMarkersResponse(markers=[result for result in results if result.topics])
     if not (broker.waits_for_disk and written.to_sync):
         return response
 
@@ -57,6 +58,7 @@ class _Written:
                 partitions=[self._partition(marker, topic.name, index) for index in topic.partition_indexes],
             )
             for topic in marker.topics
+            if topic.partition_indexes
         ]
         return WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics)
 
