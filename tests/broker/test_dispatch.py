@@ -7,8 +7,8 @@ import struct
 
 import pytest
 
+import ottla.testing
 from ottla.broker.handlers import describe_cluster
-from ottla.testing.broker import running_broker
 from ottla.wire.messages.api_versions import ApiVersionsResponse
 from ottla.wire.messages.describe_cluster import DescribeClusterResponse
 
@@ -27,7 +27,7 @@ def cannot_be_written(*_arguments: object) -> ApiVersionsResponse:
 @pytest.mark.parametrize("handler", [fails, cannot_be_written])
 def test_a_bug_closes_one_connection(monkeypatch: pytest.MonkeyPatch, handler: object) -> None:
     monkeypatch.setattr(describe_cluster, "handle", handler)
-    with running_broker() as broker:
+    with ottla.testing.broker() as broker:
         address = (broker.host, broker.port)
         with socket.create_connection(address, 10) as unlucky, socket.create_connection(address, 10) as other:
             unlucky.sendall(DESCRIBE_CLUSTER)

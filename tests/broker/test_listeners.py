@@ -6,13 +6,13 @@ import socket
 
 import pytest
 
+import ottla.testing
 from ottla.broker.broker import Broker
 from ottla.broker.config_layers import BrokerSettings
 from ottla.broker.listeners import Endpoint, advertised_endpoint, plaintext, read_advertised, read_listeners
 from ottla.broker.loop import Loop
 from ottla.client import Admin
 from ottla.config import ConfigError
-from ottla.testing.broker import running_broker
 from ottla.testing.files import SimulatedFiles
 
 PROTOCOLS = "PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT,SSL:SSL"
@@ -68,7 +68,7 @@ def test_a_client_is_told_the_address_of_its_listener() -> None:
         "advertised.listeners": "INSIDE://127.0.0.1:0,OUTSIDE://localhost:0",
         "listener.security.protocol.map": PROTOCOLS,
     }
-    with running_broker(settings=settings) as broker:
+    with ottla.testing.broker(settings=settings) as broker:
         inside, outside = broker.endpoints["INSIDE"], broker.endpoints["OUTSIDE"]
         assert (inside.host, outside.host) == ("127.0.0.1", "localhost")
         for endpoint in (inside, outside):

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+import ottla.testing
 from ottla.broker.config_layers import BrokerSettings
 from ottla.client import Admin, ConfigChange, ConfigOperation, NewTopic, Resource, ResourceKind
 from ottla.records.build import build_batch
-from ottla.testing.broker import running_broker
 from ottla.wire.frames import decode_response, encode_request
 from ottla.wire.schema import Request
 from ottla.wire.uuids import ZERO_UUID
@@ -21,7 +21,7 @@ from tests.conformance.script import Topic
 
 
 def test_a_limit_of_connections_holds_as_soon_as_it_is_set() -> None:
-    with running_broker() as broker, Admin(broker.bootstrap) as admin:
+    with ottla.testing.broker() as broker, Admin(broker.bootstrap) as admin:
 
         def limit(count: int) -> None:
             change = ConfigChange("max.connections", ConfigOperation.SET, str(count))
@@ -54,7 +54,7 @@ def ask(connection: Connection, request: Request, version: int) -> Any:
 
 
 def test_an_answer_to_a_fetch_is_no_larger_than_the_broker_lets_it_be() -> None:
-    with running_broker(settings={"fetch.max.bytes": "1024"}) as broker:
+    with ottla.testing.broker(settings={"fetch.max.bytes": "1024"}) as broker:
         with Admin(broker.bootstrap) as admin:
             admin.create_topics([NewTopic("t", 2)])
         with contextlib.closing(Connection((broker.host, broker.port))) as connection:

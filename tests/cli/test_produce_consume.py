@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import ottla.testing
 from ottla.cli.main import main
 from ottla.client import Admin, NewRecord, NewTopic, Producer
-from ottla.testing.broker import running_broker
 
 TIME = 1_700_000_000_000
 
 
 @pytest.fixture(scope="module")
 def bootstrap() -> Iterator[str]:
-    with running_broker() as broker:
+    with ottla.testing.broker() as broker:
         yield broker.bootstrap
 
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+import ottla.testing
 from ottla.cli.main import main
-from ottla.testing.broker import running_broker
 
 
 @pytest.fixture
 def bootstrap(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A broker of the test's own, named by the environment."""
-    with running_broker() as broker:
+    with ottla.testing.broker() as broker:
         monkeypatch.setenv("OTTLA_BOOTSTRAP", broker.bootstrap)
         yield broker.bootstrap
 

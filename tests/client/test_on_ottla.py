@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.testing.broker import running_broker
+import ottla.testing
 from tests.client.contract import ClientContract
 
 
 @pytest.fixture(scope="module")
 def bootstrap() -> Iterator[str]:
-    with running_broker() as broker:
+    with ottla.testing.broker() as broker:
         yield broker.bootstrap
 
 

@@ -9,7 +9,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from ottla.testing.broker import RunningBroker, running_broker
+import ottla.testing
+from ottla.testing import LocalBroker
 from tests.compat import kcat_client
 from tests.compat.aiokafka_client import AiokafkaClient
 from tests.compat.client import AdminClient, Client
@@ -30,8 +31,8 @@ CLIENTS: dict[str, Callable[[str], Client]] = {**LIBRARIES, "kcat": kcat_client.
 
 
 @pytest.fixture(scope="session")
-def broker() -> Iterator[RunningBroker]:
-    with running_broker() as broker:
+def broker() -> Iterator[LocalBroker]:
+    with ottla.testing.broker() as broker:
         yield broker
 
 
@@ -50,7 +51,7 @@ def topic() -> str:
 
 
 @pytest.fixture(scope="session")
-def creator(broker: RunningBroker) -> Iterator[ConfluentClient]:
+def creator(broker: LocalBroker) -> Iterator[ConfluentClient]:
     with ConfluentClient(broker.bootstrap) as creator:
         yield creator
 
@@ -63,7 +64,7 @@ def created_topic(creator: ConfluentClient, topic: str) -> str:
 
 
 @pytest.fixture(params=CLIENTS)
-def client(request: pytest.FixtureRequest, broker: RunningBroker) -> Iterator[Client]:
+def client(request: pytest.FixtureRequest, broker: LocalBroker) -> Iterator[Client]:
     """Each client in turn, to write and read with."""
     if request.param == "kcat" and not kcat_client.is_installed():
         pytest.skip("kcat is not on the PATH: apt-get install kcat")
@@ -72,14 +73,14 @@ def client(request: pytest.FixtureRequest, broker: RunningBroker) -> Iterator[Cl
 
 
 @pytest.fixture(params=LIBRARIES)
-def admin(request: pytest.FixtureRequest, broker: RunningBroker) -> Iterator[AdminClient]:
+def admin(request: pytest.FixtureRequest, broker: LocalBroker) -> Iterator[AdminClient]:
     """Each client that can administer in turn."""
     with LIBRARIES[request.param](broker.bootstrap) as admin:
         yield admin
 
 
 @pytest.fixture(scope="session")
-def readers(broker: RunningBroker) -> Iterator[dict[str, Client]]:
+def readers(broker: LocalBroker) -> Iterator[dict[str, Client]]:
     """All clients that are there, to read what one has written."""
     names = [name for name in CLIENTS if name != "kcat" or kcat_client.is_installed()]
     clients = {name: CLIENTS[name](broker.bootstrap) for name in names}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ottla.records.batch import read_header
-from ottla.testing.broker import RunningBroker
+from ottla.testing import LocalBroker
 from tests.compat.client import AdminClient, Client, Fetched, Record
 from tests.compat.confluent_client import ConfluentClient
 from tests.compat.kcat_client import KcatClient
@@ -34,13 +34,13 @@ def as_written(client: Client, fetched: Sequence[Fetched], since_ms: int) -> lis
     ]
 
 
-def codec_on_disk(broker: RunningBroker, topic: str) -> int:
+def codec_on_disk(broker: LocalBroker, topic: str) -> int:
     return read_header(Path(broker.folder, f"{topic}-0", f"{0:020}.log").read_bytes()).codec
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_what_one_client_writes_all_read_alike(
-    client: Client, readers: dict[str, Client], broker: RunningBroker, created_topic: str, codec: str
+    client: Client, readers: dict[str, Client], broker: LocalBroker, created_topic: str, codec: str
 ) -> None:
     since_ms = int(time.time() * 1000)
     client.write(created_topic, 0, PLAIN, codec=codec, acks=ALL)

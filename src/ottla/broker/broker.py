@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -15,12 +14,13 @@ from ottla.broker.connection import Limits
 from ottla.broker.dispatch import Dispatch
 from ottla.broker.events import Events
 from ottla.broker.fetch_sessions import FetchSessions
+from ottla.broker.group_configs import GroupConfigs
 from ottla.broker.http import HttpServer
 from ottla.broker.listeners import Endpoint, advertised_endpoint, read_advertised, read_listeners
 from ottla.broker.loop import Loop
 from ottla.broker.metrics import CONTENT_TYPE, Metrics, exposition
 from ottla.broker.quotas import Quotas
-from ottla.broker.server import Admission, Server
+from ottla.broker.server import Admission, Handle, Server
 from ottla.broker.topics import Topics
 from ottla.controller.layout import BrokerNode
 from ottla.controller.local_store import LocalStore
@@ -47,6 +47,7 @@ class Broker:
     """Everything that belongs to one broker and its one thread."""
 
     stored_quotas: StoredQuotas
+    group_configs: GroupConfigs
     _housekeeping: Housekeeping
 
     def __init__(
@@ -63,6 +64,7 @@ class Broker:
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
         self.quotas = Quotas(config.quota_window_num, config.quota_window_size_seconds * 1000)
         self.metrics = Metrics()
+        self.make_dispatch: Callable[[Broker], Dispatch] = Dispatch
         self._catalog: Catalog | None = None
         self._admission = Admission(config.max_connections, config.max_connections_per_ip)
         self.servers: list[Server] = []
@@ -79,6 +81,7 @@ class Broker:
         self._catalog = Catalog(store, self.logs, self.topics, self.settings, self.node_id, self.clock_ms)
         self._catalog.open()
         self.stored_quotas = StoredQuotas(store, self.quotas)
+        self.group_configs = GroupConfigs(store, self.settings)
         if OFFSETS_TOPIC in self.topics.by_name:
             self.groups.start()
         if TRANSACTIONS_TOPIC in self.topics.by_name:
@@ -90,8 +93,9 @@ class Broker:
         listeners = read_listeners(config.listeners, config.listener_security_protocol_map)
         advertised = read_advertised(config.advertised_listeners, listeners)
         self.open()
+        handle = self.make_dispatch(self).handle
         for name, endpoint in listeners.items():
-            server = self._listen(name, endpoint)
+            server = self._listen(name, endpoint, handle)
             listened = Endpoint(endpoint.host, server.port)
             self.endpoints[name] = advertised_endpoint(listened, advertised.get(name))
         self.catalog.register(BrokerNode(dict(self.endpoints), config.broker_rack, self.clock_ms()))
@@ -113,13 +117,13 @@ class Broker:
         self._admission.max_connections_per_ip = config.max_connections_per_ip
         self._housekeeping.compaction_interval_ms = config.log_cleaner_backoff_ms
 
-    def _listen(self, listener: str, endpoint: Endpoint) -> Server:
+    def _listen(self, listener: str, endpoint: Endpoint, handle: Handle) -> Server:
         config = self.settings.config
         server = Server(
             self.loop,
             endpoint.host,
             endpoint.port,
-            Dispatch(self).handle,
+            handle,
             listener=listener,
             limits=Limits(max_frame_bytes=config.socket_request_max_bytes),
             admission=self._admission,
@@ -154,6 +158,15 @@ class Broker:
 
     def stop(self) -> None:
         """Let go of the clients, then close the data in good order."""
+        self._stop_serving()
+        self.logs.close(self.clock_ms())
+
+    def abandon(self) -> None:
+        """End as a crash would: nothing more is written."""
+        self._stop_serving()
+        self.logs.abandon()
+
+    def _stop_serving(self) -> None:
         if self._background is not None:
             self._background.stop()
         if self._pages is not None:
@@ -166,7 +179,6 @@ class Broker:
             server.close()
         if self._catalog is not None:
             self._catalog.close()
-        self.logs.close(self.clock_ms())
 
     @functools.cached_property
     def groups(self) -> Groups:
@@ -193,7 +205,7 @@ class Broker:
         return self.catalog.cluster_id
 
     def clock_ms(self) -> int:
-        return time.time_ns() // 1_000_000
+        return self.loop.system.clock_ms()
 
     def throttle(self, kind: str, context: Context, amount: float) -> int:
         """Count what a client used, and hold it back if that was too much; for how many milliseconds."""
