@@ -270,7 +270,7 @@ INVALID = ErrorCode.INVALID_REQUEST
             "ServerAssignor best is not supported. Supported assignors: uniform, range.",
         ),
         ({"member_epoch": 1}, ErrorCode.GROUP_ID_NOT_FOUND, "Consumer group g not found."),
-        ({"member_epoch": -1}, ErrorCode.GROUP_ID_NOT_FOUND, "Consumer group g not found."),
+        ({"member_epoch": -1}, ErrorCode.GROUP_ID_NOT_FOUND, "Group g not found."),
     ],
 )
 def test_what_cannot_be_is_refused_in_kafkas_words(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.config import Check, Definition, Kind, ListOf, Synonym, Value, at_least, definitions_of, setting
+from ottla.config import Check, Definition, Kind, ListOf, OneOf, Synonym, Value, at_least, definitions_of, setting
 from ottla.log.topic_config import TOPIC_SETTINGS
 
 MOST_INT = (1 << 31) - 1
@@ -259,6 +259,96 @@ class BrokerConfig:
         MOST_INT,
         "How many members a group may have.",
         check=at_least(1),
+    )
+    group_consumer_session_timeout_ms: int = own(
+        "group.consumer.session.timeout.ms",
+        Kind.INT,
+        45_000,
+        "How long a silent member of a consumer group stays.",
+        check=at_least(1),
+    )
+    group_consumer_min_session_timeout_ms: int = own(
+        "group.consumer.min.session.timeout.ms",
+        Kind.INT,
+        45_000,
+        "The least a group may set for that.",
+        check=at_least(1),
+    )
+    group_consumer_max_session_timeout_ms: int = own(
+        "group.consumer.max.session.timeout.ms",
+        Kind.INT,
+        60_000,
+        "The most a group may set for that.",
+        check=at_least(1),
+    )
+    group_consumer_heartbeat_interval_ms: int = own(
+        "group.consumer.heartbeat.interval.ms",
+        Kind.INT,
+        5000,
+        "How often members of consumer groups give a sign of life.",
+        check=at_least(1),
+    )
+    group_consumer_min_heartbeat_interval_ms: int = own(
+        "group.consumer.min.heartbeat.interval.ms",
+        Kind.INT,
+        5000,
+        "The least a group may set for that.",
+        check=at_least(1),
+    )
+    group_consumer_max_heartbeat_interval_ms: int = own(
+        "group.consumer.max.heartbeat.interval.ms",
+        Kind.INT,
+        15_000,
+        "The most a group may set for that.",
+        check=at_least(1),
+    )
+    group_consumer_assignment_interval_ms: int = own(
+        "group.consumer.assignment.interval.ms",
+        Kind.INT,
+        1000,
+        "The least time between two assignments of a consumer group.",
+        check=at_least(0),
+    )
+    group_consumer_min_assignment_interval_ms: int = own(
+        "group.consumer.min.assignment.interval.ms",
+        Kind.INT,
+        0,
+        "The least a group may set for that.",
+        check=at_least(0),
+    )
+    group_consumer_max_assignment_interval_ms: int = own(
+        "group.consumer.max.assignment.interval.ms",
+        Kind.INT,
+        15_000,
+        "The most a group may set for that.",
+        check=at_least(0),
+    )
+    group_consumer_max_size: int = own(
+        "group.consumer.max.size",
+        Kind.INT,
+        MOST_INT,
+        "How many members a consumer group may have.",
+        check=at_least(1),
+    )
+    group_consumer_assignors: tuple[str, ...] = own(
+        "group.consumer.assignors",
+        Kind.LIST,
+        ("uniform", "range"),
+        "The assignors on the broker's side; the first serves where members ask for none.",
+        check=ListOf(("uniform", "range"), may_be_empty=False),
+    )
+    group_consumer_migration_policy: str = own(
+        "group.consumer.migration.policy",
+        Kind.STRING,
+        "bidirectional",
+        "Whether groups may change between the old and the new protocol while they have members.",
+        check=OneOf(("disabled", "downgrade", "upgrade", "bidirectional")),
+    )
+    group_coordinator_rebalance_protocols: tuple[str, ...] = own(
+        "group.coordinator.rebalance.protocols",
+        Kind.LIST,
+        ("classic", "consumer", "streams"),
+        "The group protocols that are served.",
     )
     offsets_topic_num_partitions: int = own(
         "offsets.topic.num.partitions",

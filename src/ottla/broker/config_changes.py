@@ -1,6 +1,6 @@
 """Changes of configurations: each resource alone is checked, and changed in the store and in what runs.
 
-Topics and brokers can be changed. Loggers, client metrics and groups have no configuration here yet.
+Topics, brokers and groups can be changed. Loggers and client metrics have no configuration here.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.config_dynamic import ONE_BROKER_ONLY, is_dynamic
 from ottla.broker.config_layers import broker_settings
+from ottla.broker.group_configs import GROUP_SETTINGS
 from ottla.config import ConfigError, resolve, text_of
 from ottla.controller.configs import Asked, Change, ResourceType, changed, check_asked
 from ottla.controller.refusal import Refusal
@@ -61,6 +62,8 @@ def _checked(broker: Broker, change: ResourceChange) -> Callable[[], None]:
             return _checked_topic(broker, change)
         case ResourceType.BROKER:
             return _checked_broker(broker, change)
+        case ResourceType.GROUP:
+            return _checked_group(broker, change)
     raise Refusal(ErrorCode.INVALID_REQUEST, f"Unknown resource type {change.kind}")
 
 
@@ -77,6 +80,19 @@ def _checked_topic(broker: Broker, change: ResourceChange) -> Callable[[], None]
     texts = changed(before, change.asked, TOPIC_SETTINGS, lambda key: defaults.effective(key, {})[0] or "")
     check_configs(defaults, dict(texts))
     return lambda: broker.catalog.set_topic_configs({name: texts})
+
+
+def _checked_group(broker: Broker, change: ResourceChange) -> Callable[[], None]:
+    name, configs = change.name, broker.group_configs
+    if not name:
+        raise Refusal(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    before = {} if change.replaces else configs.by_group.get(name, {})
+    texts = changed(before, change.asked, GROUP_SETTINGS, lambda _key: "")
+    try:
+        configs.check(texts)
+    except ConfigError as error:
+        raise Refusal(ErrorCode.INVALID_CONFIG, str(error)) from error
+    return lambda: configs.replace(name, texts)
 
 
 def _checked_broker(broker: Broker, change: ResourceChange) -> Callable[[], None]:

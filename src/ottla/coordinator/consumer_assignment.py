@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from ottla.coordinator.consumer_member import Member
+from collections.abc import Iterable, Mapping
+
+from ottla.coordinator.consumer_member import ClassicSide
 from ottla.coordinator.topics_view import TopicsView
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartition
 from ottla.wire.versioned import encode_versioned, read_int16
 
 
-def encoded_assignment(topics: TopicsView, member: Member) -> bytes:
-    """What a classic member has, in the version that it speaks itself."""
-    assert member.profile.classic is not None
+def encoded_assignment(topics: TopicsView, classic: ClassicSide, partitions: Mapping[bytes, Iterable[int]]) -> bytes:
+    """Partitions for a classic member, in the version that it speaks itself."""
     by_id = topics.by_id
     assignment = ConsumerProtocolAssignment(
         assigned_partitions=[
             TopicPartition(topic=by_id[topic_id].name, partitions=sorted(numbers))
-            for topic_id, numbers in member.progress.assigned.items()
+            for topic_id, numbers in partitions.items()
             if topic_id in by_id
         ]
     )
-    spoken = read_int16(member.profile.classic.protocols[0][1], "subscription")
+    spoken = read_int16(classic.protocols[0][1], "subscription")
     return encode_versioned(assignment, min(spoken, ConsumerProtocolAssignment.versions.highest))

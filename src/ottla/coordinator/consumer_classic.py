@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ottla.coordinator.classic_group import CONSUMER_PROTOCOL
 from ottla.coordinator.classic_join import FIRST_VERSION_WITH_PROMISED_IDS, Joiner
-from ottla.coordinator.classic_rebalance import refused_sync
+from ottla.coordinator.classic_rebalance import NOBODY, refused_sync
 from ottla.coordinator.classic_session import left
 from ottla.coordinator.consumer_admission import Admission, admit, check_room, find_static
 from ottla.coordinator.consumer_assignment import encoded_assignment
@@ -50,7 +50,7 @@ def join(machine: GroupMachine, operation: Operation, group: ConsumerGroup, join
         subscription = _subscription(joiner)
     except GroupRefusal as refusal:
         is_promise = refusal.code is ErrorCode.MEMBER_ID_REQUIRED
-        joiner.refuse(operation, refusal.code, member_id if is_promise else request.member_id)
+        joiner.refuse(operation, refusal.code, member_id if is_promise else NOBODY)
         return True
     replaced = admission.member if admission.replaced_by is not None else None
     if replaced is not None and not replaced.is_classic and _is_last_of_its_protocol(machine, group, replaced):
@@ -100,7 +100,7 @@ def _subscription(joiner: Joiner) -> ConsumerProtocolSubscription:
     try:
         return decode_subscription(joiner.protocols[0][1])
     except ProtocolError as error:
-        raise GroupRefusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) from error
+        raise GroupRefusal(ErrorCode.UNKNOWN_SERVER_ERROR) from error
 
 
 def _is_last_of_its_protocol(machine: GroupMachine, group: ConsumerGroup, member: Member) -> bool:
@@ -139,7 +139,7 @@ def _joined(member: Member) -> JoinGroupResponse:
         generation_id=member.progress.epoch,
         protocol_type=CONSUMER_PROTOCOL,
         protocol_name=_protocol_name(member),
-        leader="",
+        leader=NOBODY,
         member_id=member.member_id,
         members=[],
     )
@@ -164,11 +164,13 @@ def sync(
         return
     cancel_timer(operation, SYNC, group, member)
     start_session(operation, group, member)
+    classic = member.profile.classic
+    assert classic is not None
     response = SyncGroupResponse(
         error_code=ErrorCode.NONE,
         protocol_type=CONSUMER_PROTOCOL,
         protocol_name=_protocol_name(member),
-        assignment=encoded_assignment(machine.topics, member),
+        assignment=encoded_assignment(machine.topics, classic, member.progress.assigned),
     )
     operation.answer(reply, response)
 

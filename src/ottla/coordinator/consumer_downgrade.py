@@ -10,7 +10,7 @@ from ottla.coordinator.classic_member import ClassicMember
 from ottla.coordinator.classic_rebalance import prepare
 from ottla.coordinator.consumer_assignment import encoded_assignment
 from ottla.coordinator.consumer_group import ConsumerGroup
-from ottla.coordinator.consumer_member import Member
+from ottla.coordinator.consumer_member import ClassicSide, Member
 from ottla.coordinator.consumer_timers import cancel_timers
 from ottla.coordinator.group import Client
 from ottla.coordinator.operation import Operation
@@ -34,13 +34,16 @@ def can_downgrade(machine: GroupMachine, group: ConsumerGroup, leaving: Sequence
 def downgrade(machine: GroupMachine, operation: Operation, group: ConsumerGroup, leaving: Sequence[Member]) -> None:
     """Go on without those who leave as a classic group, in the generation that was the epoch, and rebalance."""
     members = [member for member in group.members.values() if member not in leaving]
-    assignments = {member.member_id: encoded_assignment(machine.topics, member) for member in members}
+    classic = ClassicGroup(group.group_id)
+    assignments = {}
+    for member in members:
+        side = member.profile.classic
+        assert side is not None
+        assignments[member.member_id] = encoded_assignment(machine.topics, side, group.target_of(member.member_id))
+        classic.add(_converted(member, side), CONSUMER_PROTOCOL)
     for member in group.members.values():
         cancel_timers(operation, group, member)
     group.write_tombstones(operation)
-    classic = ClassicGroup(group.group_id)
-    for member in members:
-        classic.add(_converted(member), CONSUMER_PROTOCOL)
     classic.generation = group.epoch
     classic.protocol = classic.chosen_protocol()
     classic.state_since_ms = operation.now_ms
@@ -50,14 +53,13 @@ def downgrade(machine: GroupMachine, operation: Operation, group: ConsumerGroup,
     prepare(operation, classic, machine.settings())
 
 
-def _converted(member: Member) -> ClassicMember:
+def _converted(member: Member, side: ClassicSide) -> ClassicMember:
     profile = member.profile
-    assert profile.classic is not None
     return ClassicMember(
         member.member_id,
         profile.instance_id,
         Client(profile.client_id, profile.client_host),
         profile.rebalance_timeout_ms,
-        profile.classic.session_timeout_ms,
-        profile.classic.protocols,
+        side.session_timeout_ms,
+        side.protocols,
     )

@@ -94,7 +94,7 @@ def _admission(machine: GroupMachine, request: ConsumerGroupHeartbeatRequest) ->
     """Who it is, if it may go on; nothing is written yet."""
     group = machine.groups.get(request.group_id)
     if request.member_epoch > NEW_EPOCH:
-        group = _existing(group, request.group_id)
+        group = _existing(group, request.group_id, "Consumer group")
         check_room(group, request.member_id)
         member = _member(group, request)
         check_epoch(member, request)
@@ -111,11 +111,11 @@ def _admission(machine: GroupMachine, request: ConsumerGroupHeartbeatRequest) ->
     return admission
 
 
-def _existing(group: object, group_id: str) -> ConsumerGroup:
+def _existing(group: object, group_id: str, kind: str) -> ConsumerGroup:
     if isinstance(group, ConsumerGroup):
         return group
-    what = "Consumer group {} not found." if group is None else "Group {} is not a consumer group."
-    raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, what.format(group_id))
+    what = f"{kind} {group_id} not found." if group is None else f"Group {group_id} is not a consumer group."
+    raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, what)
 
 
 def _member(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> Member:
@@ -189,7 +189,7 @@ def _assignment(assigned: Held) -> Assignment:
 def _leave(
     machine: GroupMachine, operation: Operation, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
-    group = _existing(machine.groups.get(request.group_id), request.group_id)
+    group = _existing(machine.groups.get(request.group_id), request.group_id, "Group")
     member = _member(group, request)
     if request.member_epoch == AWAY_EPOCH:
         leave_for_a_while(operation, group, member)

@@ -24,15 +24,17 @@ if TYPE_CHECKING:
 LEAST_INTERVAL_MS = 10_000
 MOST_MATCHER_BYTES = 8 << 20
 
-# What RE2 says, and what it says in Java: clients know the latter.
+# What RE2 says of an expression and its place, and what the one in Java says: clients know the latter.
 _COMPLAINTS = {
     "missing )": "missing closing )",
     "missing ]": "missing closing ]",
-    "unexpected )": "unexpected )",
+    "unexpected )": "regexp/syntax: internal error",
     "bad repetition operator": "invalid nested repetition operator",
     "no argument for repetition operator": "missing argument to repetition operator",
     "invalid repetition size": "invalid repeat count",
     "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid perl operator: (?<=": "invalid named capture",
+    "invalid perl operator: (?<!": "invalid named capture",
     "trailing \\": "trailing backslash at end of expression",
 }
 
@@ -61,12 +63,10 @@ def compile_regex(regex: str) -> Callable[[str], bool]:
 
 def _refusal(regex: str, complaint: bytes | str) -> GroupRefusal:
     text = complaint.decode("utf-8", "replace") if isinstance(complaint, bytes) else complaint
-    what, _, where = text.partition(": ")
-    return GroupRefusal(
-        ErrorCode.INVALID_REGULAR_EXPRESSION,
-        f"SubscribedTopicRegex `{regex}` is not a valid regular expression: "
-        f"error parsing regexp: {_COMPLAINTS.get(what, what)}: `{where}`.",
-    )
+    what, _, _ = text.partition(": ")
+    said = _COMPLAINTS.get(text) or _COMPLAINTS.get(what, what)
+    message = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {said}."
+    return GroupRefusal(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
 
 
 def change_regex(operation: Operation, group: ConsumerGroup, before: str, after: str) -> RegexChange:

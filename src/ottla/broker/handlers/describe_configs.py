@@ -1,4 +1,4 @@
-"""DescribeConfigs (32), versions 1 to 4. Topics and brokers are described; groups and loggers are not yet."""
+"""DescribeConfigs (32), versions 1 to 4. Topics, brokers and groups are described; loggers are not."""
 
 from __future__ import annotations
 
@@ -69,6 +69,10 @@ def _entries(broker: Broker, resource: DescribeConfigsResource) -> list[Describe
             return broker.settings.topic_defaults.describe(topic.overrides)
         case ResourceType.BROKER:
             return _broker_entries(broker, name)
+        case ResourceType.GROUP:
+            if not name:
+                raise Refusal(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+            return broker.group_configs.describe(name)
     raise Refusal(ErrorCode.INVALID_REQUEST, MALFORMED)
 
 

@@ -79,7 +79,8 @@ class _Balance:
         most = max(set(owners), key=loads.__getitem__, default=least)
         if loads[most] - loads[least] <= 1:
             return False
-        owners[owners.index(most)] = least
+        last = len(owners) - 1 - owners[::-1].index(most)
+        owners[last] = least
         loads[most] -= 1
         loads[least] += 1
         return True

@@ -1,0 +1,33 @@
+"""ConsumerGroupHeartbeat (68), versions 0 to 1: all that members of consumer groups do is in their heartbeats."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.groups import client_of, serves_consumer_groups
+from ottla.coordinator.consumer_heartbeat import consumer_heartbeat, refused
+from ottla.coordinator.operation import Reply
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.dispatch import Context
+
+
+def handle(
+    broker: Broker, request: ConsumerGroupHeartbeatRequest, context: Context
+) -> ConsumerGroupHeartbeatResponse | None:
+    if not serves_consumer_groups(broker):
+        return refused(ErrorCode.UNSUPPORTED_VERSION)
+    reply = Reply(context.reply, refused)
+    version, client = context.version, client_of(context)
+    broker.groups.submit(
+        request.group_id,
+        reply,
+        lambda machine, operation: consumer_heartbeat(machine, operation, reply, request, version, client),
+    )
+    return None
