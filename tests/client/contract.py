@@ -114,7 +114,7 @@ class ClientContract:
             with pytest.raises(ServerError, match=f"topic {known}: Topic '{known}' already exists") as raised:
                 admin.create_topics([NewTopic(known)])
             assert raised.value.code == ErrorCode.TOPIC_ALREADY_EXISTS
-            assert not raised.value.retriable
+            assert not raised.value.is_retriable
             with pytest.raises(PartlyFailed, match="already exists") as partly:
                 admin.create_topics([NewTopic(known), NewTopic(unknown)], validate_only=True)
             assert [error.topic for error in partly.value.errors] == [known]
@@ -193,7 +193,7 @@ class ClientContract:
             producer.send_many(topic, [NewRecord(b"%d" % number) for number in range(1000)])
             producer.send_many(topic, [NewRecord(b"last")])
         with Producer(bootstrap) as producer:  # behind it on the same partition, so what was sent before is there
-            end = producer.send(topic, b"").offset
+            end = producer.send(topic, b"").result().offset
         assert end <= 1001
         with Reader(bootstrap, topic) as reader:
             seen: list[bytes | None] = []
@@ -274,6 +274,6 @@ class ClientContract:
     def test_the_time_of_the_broker_is_told(self, bootstrap: str) -> None:
         topic = make_topic(bootstrap, message_timestamp_type="LogAppendTime")
         with Producer(bootstrap) as producer:
-            delivery = producer.send(topic, b"", timestamp_ms=TIME)
+            delivery = producer.send(topic, b"", timestamp_ms=TIME).result()
         [record] = read(bootstrap, topic)[0]
         assert record.timestamp == delivery.timestamp_ms > TIME

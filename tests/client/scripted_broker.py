@@ -7,10 +7,11 @@ from typing import Self, cast
 
 from ottla.client.address import Address
 from ottla.client.loop_thread import LoopThread
-from ottla.wire.apis import API_VERSIONS, APIS, METADATA, Api
+from ottla.wire.apis import API_VERSIONS, APIS, INIT_PRODUCER_ID, METADATA, Api
 from ottla.wire.frames import decode_request, encode_response
 from ottla.wire.header import RequestHeader
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from ottla.wire.messages.init_producer_id import InitProducerIdResponse
 from ottla.wire.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -33,11 +34,19 @@ def versions(_: RequestHeader, __: Request) -> ApiVersionsResponse:
     return ApiVersionsResponse(error_code=0, api_keys=rows)
 
 
+def producer_id(_: RequestHeader, __: Request) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=0, producer_id=7, producer_epoch=0)
+
+
 class ScriptedBroker:
     """It is node 1, and leads all partitions of TOPIC, as long as no other answer to Metadata is given."""
 
     def __init__(self, answers: dict[Api, Answer] | None = None, *, partition_count: int = 1) -> None:
-        self.answers: dict[Api, Answer] = {API_VERSIONS: versions, METADATA: self.metadata} | (answers or {})
+        self.answers: dict[Api, Answer] = {
+            API_VERSIONS: versions,
+            METADATA: self.metadata,
+            INIT_PRODUCER_ID: producer_id,
+        } | (answers or {})
         self.partition_count = partition_count
         self.leaders: dict[int, int] = {}
         self.other_brokers: dict[int, Address] = {}

@@ -100,7 +100,7 @@ def test_a_broker_that_lacks_an_api_or_its_versions() -> None:
     async def use(connection: Connection) -> None:
         with pytest.raises(UnsupportedByBroker, match="does not know Heartbeat") as raised:
             await ask(connection)
-        assert not raised.value.retriable
+        assert not raised.value.is_retriable
         with pytest.raises(UnsupportedByBroker, match=r"has Metadata in versions 14-15, this client can use 0-13"):
             connection.version_of(METADATA)
         with pytest.raises(UnsupportedByBroker, match=r"has DescribeCluster in versions 1-2, this client can use 0$"):
@@ -251,7 +251,7 @@ def test_nobody_listens() -> None:
     address = Address("127.0.0.1", port)
     with pytest.raises(BrokerUnreachable, match=f"cannot reach a broker at {address}: connection refused") as raised:
         asyncio.run(open_connection(address, "test", timeout_ms=TIMEOUT_MS))
-    assert raised.value.retriable
+    assert raised.value.is_retriable
 
 
 def test_a_name_that_is_not_known() -> None:

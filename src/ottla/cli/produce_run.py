@@ -7,7 +7,7 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import BinaryIO
 
@@ -62,7 +62,7 @@ def _producer(options: argparse.Namespace) -> Producer:
         raise CommandFailed(str(error)) from None
 
 
-def _sent(producer: Producer, options: argparse.Namespace, records: list[NewRecord]) -> list[Delivery]:
+def _sent(producer: Producer, options: argparse.Namespace, records: list[NewRecord]) -> Sequence[Delivery]:
     try:
         return producer.send_many(options.topic, records)
     except DeliveryFailed as failed:

@@ -20,6 +20,7 @@ from ottla.client.admin_types import (
 )
 from ottla.client.blocking import Admin, Producer, Reader
 from ottla.client.cluster import ClientOptions
+from ottla.client.delivery import Deliveries, Delivery
 from ottla.client.errors import (
     BrokerUnreachable,
     ClientError,
@@ -35,7 +36,6 @@ from ottla.client.errors import (
 )
 from ottla.client.metadata import Partition, Topic
 from ottla.client.offsets import EARLIEST, LATEST, AtTime, Isolation, Position
-from ottla.client.producer import Delivery
 from ottla.client.reader import Fetched
 from ottla.client.routing import NewRecord, murmur2
 
@@ -55,6 +55,7 @@ __all__ = [
     "ConfigSource",
     "ConnectionLost",
     "CreatedTopic",
+    "Deliveries",
     "Delivery",
     "DeliveryFailed",
     "Fetched",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
 
-from ottla.client import admin, producer, reader
+from ottla.client import admin, producer, reader, transaction
 from ottla.client.cluster import ClientOptions
+from ottla.client.errors import ClientError
 from ottla.client.loop_thread import LoopThread
 from ottla.client.reader import Fetched
+from ottla.client.sending import Sending
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -19,6 +22,11 @@ class _Core(Protocol):
     async def __aenter__(self) -> Any: ...
 
     async def close(self) -> None: ...
+
+
+class _HasCore(Protocol):
+    _core: Any
+    _thread: LoopThread
 
 
 class _Face(Generic[Core]):
@@ -36,14 +44,20 @@ class _Face(Generic[Core]):
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.close()
+        except ClientError:
+            if kind is None:
+                raise
 
     def close(self) -> None:
         """May be called again."""
         if not self._thread.is_closed:
-            self._thread.run(self._core.close())
-            self._thread.close()
+            try:
+                self._thread.run(self._core.close())
+            finally:
+                self._thread.close()
 
 
 class _Blocking(Generic[P, T]):
@@ -53,7 +67,7 @@ class _Blocking(Generic[P, T]):
         self._method = method
         self.__doc__ = method.__doc__
 
-    def __get__(self, face: _Face[Any], _: object = None) -> Callable[P, T]:
+    def __get__(self, face: _HasCore, _: object = None) -> Callable[P, T]:
         def call(*arguments: P.args, **options: P.kwargs) -> T:
             return face._thread.run(self._method(face._core, *arguments, **options))
 
@@ -75,12 +89,46 @@ class Admin(_Face[admin.Admin]):
     describe_cluster = _Blocking(admin.Admin.describe_cluster)
 
 
-class Producer(_Face[producer.Producer]):
+class Producer(Sending, _Face[producer.Producer]):
     def __init__(self, bootstrap: str, **options: Unpack[producer.ProducerOptions]) -> None:
         super().__init__(producer.Producer(bootstrap, **options))
+        self._buffer = self._core._buffer
 
-    send = _Blocking(producer.Producer.send)
     send_many = _Blocking(producer.Producer.send_many)
+    flush = _Blocking(producer.Producer.flush)
+
+    def transaction(self) -> Transaction:
+        """All that is sent inside is visible together, or not at all: `with producer.transaction() as t`.
+
+        An exception that leaves the block aborts it. Needs a `transactional_id`.
+        """
+        return Transaction(self._core.transaction(), self._thread)
+
+    @property
+    def max_block_ms(self) -> int:
+        return self._core.max_block_ms
+
+    def _wait_for_room(self) -> None:
+        self._buffer.wait_for_room(self.max_block_ms / 1000)
+
+
+class Transaction:
+    """Made by `Producer.transaction`. What the producer sends inside of it is part of it."""
+
+    def __init__(self, core: transaction.Transaction, thread: LoopThread) -> None:
+        self._core = core
+        self._thread = thread
+
+    def __enter__(self) -> Self:
+        self._thread.run(self._core.__aenter__())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._thread.run(self._core.__aexit__(kind, error, trace))
+
+    send_offsets = _Blocking(transaction.Transaction.send_offsets)
 
 
 class Reader(_Face[reader.Reader]):

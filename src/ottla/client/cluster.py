@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from enum import Enum, auto
 from typing import NamedTuple, Self, TypeVar
 
 from ottla.client.address import Address, parse_addresses
@@ -15,9 +16,11 @@ from ottla.client.errors import (
     ConnectionLost,
     ServerError,
     UnknownTopicOrPartition,
+    UnsupportedByBroker,
 )
 from ottla.client.metadata import ClusterMetadata, Partition, Topic, read_metadata
 from ottla.client.retry import Patience
+from ottla.wire.apis import Api
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.wire.schema import Request, Response
@@ -42,6 +45,14 @@ class ClientOptions(NamedTuple):
     """After which a topic is asked for again even without need: it may have more partitions."""
 
 
+class Line(Enum):
+    """What a connection is for. Answers come in order, so nothing quick may wait behind what a broker parks."""
+
+    REQUESTS = auto()
+    FETCHING = auto()
+    JOINING = auto()
+
+
 class _Known(NamedTuple):
     topic: Topic
     since: float
@@ -56,8 +67,8 @@ class Cluster:
         self._brokers: dict[int, Address] = {}
         self._controller_id = -1
         self._topics: dict[str, _Known] = {}
-        self._connections: dict[Address, Connection] = {}
-        self._opening: dict[Address, asyncio.Lock] = {}
+        self._connections: dict[tuple[Address, Line], Connection] = {}
+        self._opening: dict[tuple[Address, Line], asyncio.Lock] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -73,10 +84,11 @@ class Cluster:
     # Asking brokers.
 
     async def ask(
-        self, node_id: int, request: Request, answer: type[R], *, at_most: int | None = None, wait_ms: int = 0
-    ) -> R:
+        self, node_id: int, request: Request, answer: type[R], *, at_most: int | None = None, wait_ms: int = 0,
+        line: Line = Line.REQUESTS,
+    ) -> R:  # fmt: skip
         """One attempt at one broker. `wait_ms` is what the request itself allows it to wait before it answers."""
-        connection = await self.connection(node_id)
+        connection = await self.connection(node_id, line)
         timeout_ms = self.options.request_timeout_ms + wait_ms
         return await connection.ask(request, answer, timeout_ms=timeout_ms, at_most=at_most)
 
@@ -96,16 +108,27 @@ class Cluster:
     def forget_controller(self) -> None:
         self._controller_id = -1
 
-    async def connection(self, node_id: int) -> Connection:
+    async def connection(self, node_id: int, line: Line = Line.REQUESTS) -> Connection:
         address = self._brokers.get(node_id)
         if address is None:
             raise BrokerUnreachable(f"broker {node_id} is not in the cluster")
-        return await self._connect(address)
+        return await self._connect(address, line)
+
+    async def features(self) -> Mapping[str, int]:
+        """The levels of the features that are in force."""
+        return (await self._any_connection()).features
+
+    async def highest_version(self, api: Api) -> int:
+        """Of a request, as brokers and this client know it; -1 if there is none."""
+        try:
+            return (await self._any_connection()).version_of(api)
+        except UnsupportedByBroker:
+            return -1
 
     async def _any_connection(self) -> Connection:
         """An open connection, or a new one to a known broker or, when none of those can be reached, to a first one."""
-        for connection in self._connections.values():
-            if connection.is_open:
+        for (_, line), connection in self._connections.items():
+            if line is Line.REQUESTS and connection.is_open:
                 return connection
         known = list(self._brokers.values())
         random.shuffle(known)
@@ -119,13 +142,14 @@ class Cluster:
             raise errors[-1]
         raise BrokerUnreachable("; ".join(map(str, errors)))
 
-    async def _connect(self, address: Address) -> Connection:
-        async with self._opening.setdefault(address, asyncio.Lock()):
-            connection = self._connections.get(address)
+    async def _connect(self, address: Address, line: Line = Line.REQUESTS) -> Connection:
+        place = address, line
+        async with self._opening.setdefault(place, asyncio.Lock()):
+            connection = self._connections.get(place)
             if connection is None or not connection.is_open:
                 options = self.options
                 connection = await open_connection(address, options.client_id, timeout_ms=options.connect_timeout_ms)
-                self._connections[address] = connection
+                self._connections[place] = connection
             return connection
 
     # Knowing the cluster.
@@ -149,18 +173,19 @@ class Cluster:
 
     async def topic(self, name: str, *, allow_creation: bool = False) -> Topic:
         """What is known of a topic, asked for when it is not known. Waits a moment for one that does not exist."""
+        known = self.known_topic(name)
+        return await self.renew(name, allow_creation=allow_creation) if known is None else known
+
+    async def renew(self, name: str, *, allow_creation: bool = False) -> Topic:
+        """Ask for a topic although something is known of it; that stays in use until the answer is here."""
         options = self.options
-        known = self._topics.get(name)
-        now = asyncio.get_running_loop().time()
-        if known is not None and (now - known.since) * 1000 < options.metadata_age_ms:
-            return known.topic
         patience = Patience(options.retry_timeout_ms, options.retry_pause_ms)
         unknown = Patience(options.unknown_topic_timeout_ms, options.retry_pause_ms)
         while True:
             try:
                 found = (await self.refresh([name], allow_creation=allow_creation)).topics.get(name)
             except (ConnectionLost, ServerError) as error:
-                if not error.retriable or not await patience.pause():
+                if not error.is_retriable or not await patience.pause():
                     raise
                 continue
             if isinstance(found, Topic):
@@ -168,8 +193,28 @@ class Cluster:
             if found is None or found.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 if not await (patience if allow_creation else unknown).pause():
                     raise UnknownTopicOrPartition("there is no such topic", topic=name)
-            elif not found.retriable or not await patience.pause():
+            elif not found.is_retriable or not await patience.pause():
                 raise found
+
+    def known_topic(self, name: str) -> Topic | None:
+        """What is known of a topic, without asking anybody. None if that is nothing, or too old."""
+        known = self._topics.get(name)
+        if known is None:
+            return None
+        age_ms = (asyncio.get_running_loop().time() - known.since) * 1000
+        return known.topic if age_ms < self.options.metadata_age_ms else None
+
+    def leader_id(self, topic: str, index: int) -> int | None:
+        """Who leads a partition, without asking anybody. None if nobody is known to."""
+        known = self._topics.get(topic)
+        if known is None or index >= len(known.topic.partitions):
+            return None
+        leader_id = known.topic.partitions[index].leader_id
+        return leader_id if leader_id in self._brokers else None
+
+    def meet(self, node_id: int, address: Address) -> None:
+        """A broker that another has named: it may be newer than what is known of the cluster."""
+        self._brokers[node_id] = address
 
     async def partition(self, topic: str, index: int) -> Partition:
         """A partition that has a leader to speak to; a retriable error where it has none at the moment."""
@@ -193,5 +238,5 @@ class Cluster:
             try:
                 return await attempt()
             except ClientError as error:
-                if not error.retriable or not await patience.pause():
+                if not error.is_retriable or not await patience.pause():
                     raise

@@ -57,6 +57,7 @@ class Connection(asyncio.BufferedProtocol):
         self._receiver = FrameReceiver()
         self._pending: deque[_Pending] = deque()
         self._slots = asyncio.Semaphore(MOST_IN_FLIGHT)
+        self._turn = asyncio.Lock()
         self._writable = asyncio.Event()
         self._writable.set()
         self._lost = asyncio.Event()
@@ -64,6 +65,8 @@ class Connection(asyncio.BufferedProtocol):
         self._ended: ClientError | None = None
         self._correlation_id = 0
         self._versions: dict[int, Versions] = {}
+        self.features: dict[str, int] = {}
+        """The levels of the features that are in force in the cluster."""
         self._muted_until = 0.0
 
     @property
@@ -89,13 +92,12 @@ class Connection(asyncio.BufferedProtocol):
 
     async def tell(self, request: Request, *, timeout_ms: int, at_most: int | None = None) -> None:
         """Send what is never answered: Produce without acknowledgement."""
-        await self._unmuted()
+        version = self.version_of(request.api, at_most)
         try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                await self._may_send()
+            async with asyncio.timeout(None) as limit:
+                await self._send_in_turn(request, version, limit, timeout_ms)
         except TimeoutError:
             raise self._too_late(request.api, timeout_ms) from None
-        self._send(request, self.version_of(request.api, at_most))
 
     async def negotiate(self, timeout_ms: int) -> None:
         """Learn which versions the broker has."""
@@ -107,6 +109,7 @@ class Connection(asyncio.BufferedProtocol):
             answer = await self._ask(request, ApiVersionsResponse, max(version, 0), timeout_ms)
         raise_for(answer.error_code, about=str(self.address))
         self._versions = {row.api_key: Versions(row.min_version, row.max_version) for row in answer.api_keys}
+        self.features = {row.name: row.max_version_level for row in answer.finalized_features}
 
     async def close(self, timeout_ms: int = 5_000) -> None:
         """What was sent without asking for an answer still goes out, if the broker takes it in time."""
@@ -123,11 +126,9 @@ class Connection(asyncio.BufferedProtocol):
     # What the caller's side does.
 
     async def _ask(self, request: Request, answer: type[R], version: int, timeout_ms: int) -> R:
-        await self._unmuted()
         try:
-            async with asyncio.timeout(timeout_ms / 1000), self._slots:
-                await self._may_send()
-                response = await self._send(request, version)
+            async with self._slots, asyncio.timeout(None) as limit:
+                response = await (await self._send_in_turn(request, version, limit, timeout_ms))
         except TimeoutError:
             error = self._too_late(request.api, timeout_ms)
             # Answers come in order: behind one that does not come, none will.
@@ -137,8 +138,18 @@ class Connection(asyncio.BufferedProtocol):
         assert isinstance(response, answer)
         return response
 
+    async def _send_in_turn(
+        self, request: Request, version: int, limit: asyncio.Timeout, timeout_ms: int
+    ) -> asyncio.Future[Response]:
+        """Requests go out in the order in which they were given, also when they have to wait."""
+        async with self._turn:
+            await self._unmuted()
+            # The time that a broker asks for is not part of the time that it has to answer.
+            limit.reschedule(self._loop.time() + timeout_ms / 1000)
+            await self._may_send()
+            return self._send(request, version)
+
     async def _unmuted(self) -> None:
-        """The time that a broker asks for is not part of the time that it has to answer."""
         while self.is_open and (muted_seconds := self._muted_until - self._loop.time()) > 0:
             await asyncio.sleep(muted_seconds)
 

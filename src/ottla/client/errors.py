@@ -5,39 +5,61 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ottla.client.advice import ADVICE
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from ottla.client.producer import Delivery
+    from ottla.client.delivery import Delivery
 
 
 class ClientError(Exception):
-    """The root of the family. Its text is a sentence for people."""
+    """The root of the family. Its text says what happened, and to which topic and partition.
 
-    retriable: bool = False
+    `is_retriable`: the same call may succeed later. `advice`, where there is some, is a sentence that says what to
+    do; a traceback shows it, too.
+    """
+
+    is_retriable: bool = False
+    advice: str = ""
 
     def __init__(self, sentence: str, *, topic: str | None = None, partition: int | None = None) -> None:
         super().__init__(sentence)
         self.topic = topic
         self.partition = partition
+        if self.advice:
+            self.add_note(self.advice)
+
+    def again(self) -> ClientError:
+        """The same error as an object of its own: whoever raises it adds a traceback."""
+        return _remake(type(self), self.args, self.__dict__)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remake, (type(self), self.args, self.__dict__)
+
+
+def _remake(kind: type[ClientError], arguments: tuple[Any, ...], attributes: dict[str, Any]) -> ClientError:
+    """Past the constructors, which take other things than they keep."""
+    error = kind.__new__(kind, *arguments)
+    error.__dict__.update(attributes)
+    return error
 
 
 class BrokerUnreachable(ClientError):
     """No connection could be made, so nothing was sent."""
 
-    retriable = True
+    is_retriable = True
 
 
 class ConnectionLost(ClientError):
     """The connection ended before the answer came: nobody knows whether the request was carried out."""
 
-    retriable = True
+    is_retriable = True
 
 
 class RequestTimedOut(ClientError):
     """No answer in time: nobody knows whether the request was, or will be, carried out."""
 
-    retriable = True
+    is_retriable = True
 
 
 class MalformedAnswer(ClientError):
@@ -52,6 +74,42 @@ class InvalidRecord(ClientError, ValueError):
     """A record that no broker could take; it was not sent."""
 
 
+class BufferFull(ClientError):
+    """The producer holds as many bytes as it may. Nothing of this record was kept."""
+
+    is_retriable = True
+    advice = "Wait for some of what was sent, or raise buffer_bytes."
+
+
+class DeliveryTimedOut(ClientError):
+    """Not acknowledged within the delivery timeout: it may have been written, or not."""
+
+    is_retriable = True
+    advice = "See whether the brokers can be reached, or raise delivery_timeout_ms."
+
+
+class TransactionAborted(ClientError):
+    """The record belonged to a transaction that was aborted: no reader of committed records will see it."""
+
+
+class ProducerFenced(ClientError):
+    """Another producer has taken over the transactional id. This one cannot go on."""
+
+    advice = "Close this producer; give each running one a transactional_id of its own."
+
+
+class OffsetMissing(ClientError):
+    """The group has no committed offset, or it is not in the partition any more, and no start was given."""
+
+
+class CommitFailed(ClientError):
+    """The group has given the partitions to another member: what was read since the last commit is read again."""
+
+
+class LeftGroup(ClientError):
+    """The member is not in the group any more, and cannot come back by itself."""
+
+
 class ServerError(ClientError):
     """The broker answered with an error code. A code that nobody has named yet is a plain number."""
 
@@ -64,17 +122,20 @@ class ServerError(ClientError):
         try:
             known = ErrorCode(code)
         except ValueError:
-            self.retriable = False
+            self.is_retriable = False
             self.name = str(code)
             meaning = f"The broker answered with error {code}."
         else:
             self.code = known
-            self.retriable = known.retriable
+            self.is_retriable = known.retriable
             self.name = known.name
             meaning = known.meaning
         what = about or describe_place(topic, partition)
         sentence = f"{message or meaning} ({self.name})"
         super().__init__(f"{what}: {sentence}" if what else sentence, topic=topic, partition=partition)
+        if code in ADVICE:
+            self.advice = ADVICE[code]
+            self.add_note(self.advice)
 
 
 class UnknownTopicOrPartition(ServerError):
@@ -82,7 +143,7 @@ class UnknownTopicOrPartition(ServerError):
 
     def __init__(self, message: str | None = None, *, topic: str, partition: int | None = None) -> None:
         super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, topic=topic, partition=partition)
-        self.retriable = False
+        self.is_retriable = False
 
 
 class PartlyFailed(ClientError):
@@ -92,20 +153,36 @@ class PartlyFailed(ClientError):
         super().__init__("; ".join(map(str, errors)))
         self.errors = errors
         self.done = done
-        self.retriable = all(error.retriable for error in errors)
+        self.is_retriable = all(error.is_retriable for error in errors)
 
 
 class DeliveryFailed(ClientError):
-    """Some records were not written. `deliveries` says of each, in the order they were given."""
+    """Some records were not written. `deliveries` says of each, in the order they were given.
+
+    They are empty where `flush` or `close` tells of failures that nobody had asked for.
+    """
 
     def __init__(self, deliveries: Sequence[Delivery]) -> None:
-        self.deliveries = deliveries
         failed = [delivery for delivery in deliveries if delivery.error is not None]
-        first = failed[0]
-        self.error = first.error
         share = "" if len(deliveries) == 1 else f"{len(failed):,} of {len(deliveries):,} records were not written: "
-        super().__init__(f"{share}{first.error}", topic=first.topic, partition=first.partition)
-        self.retriable = all(delivery.error.retriable for delivery in failed if delivery.error is not None)
+        self._tell(share, [delivery.error for delivery in failed if delivery.error is not None])
+        self.deliveries = deliveries
+        self.topic, self.partition = failed[0].topic, failed[0].partition
+
+    @classmethod
+    def unasked(cls, failures: Sequence[tuple[int, ClientError]]) -> DeliveryFailed:
+        """How many records, and why, of those that nobody has asked for."""
+        failed = cls.__new__(cls)
+        count = sum(count for count, _ in failures)
+        failed._tell(f"{count:,} records were not written: ", [error for _, error in failures])
+        failed.deliveries = ()
+        return failed
+
+    def _tell(self, share: str, errors: Sequence[ClientError]) -> None:
+        first = errors[0]
+        super().__init__(f"{share}{first}", topic=first.topic, partition=first.partition)
+        self.error = first
+        self.is_retriable = all(error.is_retriable for error in errors)
 
 
 def describe_place(topic: str | None, partition: int | None) -> str:

@@ -258,7 +258,7 @@ class Reader:
             found = await find_offsets(self._cluster, self.topic, [error.partition], self._reset, self._isolation)
             places[error.partition].offset = found[error.partition]
             return
-        if not error.retriable:
+        if not error.is_retriable:
             raise error
         self._cluster.forget(self.topic)
         if self._patience is None:

@@ -1,186 +1,315 @@
-"""Brings the batches of a topic to the leaders of its partitions, in rounds: one batch a partition a time.
+"""The producer's one task: takes records from the buffer, routes them, and brings them to the leaders.
 
-So order within a partition needs no numbers, and a batch that has to be sent again holds back only those
-behind it. A partition in trouble rests until the others are done.
+Everything here runs on the event loop; only the buffer is shared with other threads.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+from bisect import bisect_right
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Coroutine, Iterable, Iterator
+from itertools import accumulate
+from typing import Any, NamedTuple
 
+from ottla.client.batch import ANONYMOUS, Batch, Identity
+from ottla.client.buffer import Buffer
+from ottla.client.chunk import Chunk, Indexes, pick
 from ottla.client.cluster import Cluster
-from ottla.client.errors import ClientError, MalformedAnswer, ServerError
+from ottla.client.delivery import Outcome
+from ottla.client.errors import ClientError, DeliveryTimedOut
 from ottla.client.metadata import Topic
-from ottla.client.retry import Patience
-from ottla.records.build import build_from_tuples
-from ottla.records.codec import RecordTuple
-from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.produce import (
-    PartitionProduceData,
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
+from ottla.client.partition_queue import PartitionQueue
+from ottla.client.produce import Produce
+from ottla.client.retry import LONGEST_PAUSE_MS
+from ottla.client.routing import Router
 
-NO_ACKS = 0
 LARGEST_REQUEST_BYTES = 8 << 20
-_LAST_VERSION_WITHOUT_TOPIC_IDS = 12
+_SOON_SECONDS = 0.001
+_logger = logging.getLogger("ottla.client")
 
 
-@dataclass
-class Batch:
-    """Records of one partition that travel together, and their places in the caller's list."""
-
-    partition: int
-    places: list[int] = field(default_factory=list)
-    records: list[RecordTuple] = field(default_factory=list)
-    size_bytes: int = 0
-
-    def halves(self) -> tuple[Batch, Batch]:
-        middle = len(self.records) // 2
-        size_bytes = self.size_bytes // 2
-        return (
-            Batch(self.partition, self.places[:middle], self.records[:middle], size_bytes),
-            Batch(self.partition, self.places[middle:], self.records[middle:], size_bytes),
-        )
+class SenderOptions(NamedTuple):
+    batch_bytes: int
+    linger_ms: float
+    max_in_flight: int
+    delivery_timeout_ms: int
+    create_topics: bool
 
 
-class Outcome(NamedTuple):
-    """What became of a batch. Of one that was refused, `record_errors` are the records that were the reason."""
+class Sender:
+    """`run` until it is cancelled. `identity` and `produce` may change while nothing is on its way."""
 
-    base_offset: int = -1
-    log_append_time_ms: int = -1
-    error: ClientError | None = None
-    record_errors: Mapping[int, ClientError] = {}
+    def __init__(
+        self, cluster: Cluster, buffer: Buffer, router: Router, produce: Produce, options: SenderOptions
+    ) -> None:
+        self.produce = produce
+        self.identity = ANONYMOUS
+        self.renumbers = True
+        self._lost: list[tuple[Batch | Chunk, ClientError]] = []
+        self._cluster = cluster
+        self._buffer = buffer
+        self._router = router
+        self._options = options
+        self._loop = asyncio.get_running_loop()
+        self._woken = asyncio.Event()
+        self._unrouted: defaultdict[str, deque[Chunk]] = defaultdict(deque)
+        self._queues: dict[tuple[str, int], PartitionQueue] = {}
+        self._busy: dict[PartitionQueue, None] = {}
+        """Those that have something waiting; whose turn it was goes to the end."""
+        self._in_flight: defaultdict[int, int] = defaultdict(int)
+        self._asking: set[str] = set()
+        self._ask_again_at: dict[str, float] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._alarm: asyncio.TimerHandle | None = None
+        self.gate: Gate | None = None
 
+    def wake(self) -> None:
+        self._woken.set()
 
-class Sender(NamedTuple):
-    cluster: Cluster
-    topic: str
-    acks: int
-    codec: int
-    level: int | None
+    async def run(self) -> None:
+        while True:
+            self._woken.clear()
+            now = self._loop.time()
+            chunks, next_opened = self._buffer.collect(now - self._options.linger_ms / 1000)
+            for chunk in chunks:
+                self._unrouted[chunk.topic].append(chunk)
+            for name in list(self._unrouted):
+                self._route_all(name, self._cluster.known_topic(name), now)
+            self._dispatch(now)
+            self._set_alarm(now, next_opened)
+            await self._woken.wait()
 
-    async def deliver(self, queues: dict[int, deque[Batch]]) -> AsyncIterator[tuple[Batch, Outcome]]:
-        """Each batch with its outcome, as they come. The queues, by partition, are empty in the end."""
-        resting: dict[int, ClientError] = {}
-        patience = self._patience()
-        while queues:
-            ready = [queue[0] for partition, queue in queues.items() if partition not in resting]
-            if not ready:
-                if await patience.pause():
-                    resting.clear()
-                    continue
-                for partition, error in resting.items():
-                    for batch in queues.pop(partition):
-                        yield batch, Outcome(error=error)
-                return
-            async for batch, outcome in self._round(ready):
-                queue = queues[batch.partition]
-                if _is_too_large(outcome) and len(batch.records) > 1:
-                    queue.popleft()
-                    queue.extendleft(reversed(batch.halves()))
-                elif outcome.error is not None and outcome.error.retriable:
-                    self.cluster.forget(self.topic)
-                    resting[batch.partition] = outcome.error
-                else:
-                    queue.popleft()
-                    if not queue:
-                        del queues[batch.partition]
-                    if outcome.error is None:
-                        patience = self._patience()
-                    yield batch, outcome
+    async def stop(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _patience(self) -> Patience:
-        return Patience(self.cluster.options.retry_timeout_ms, self.cluster.options.retry_pause_ms)
+    @property
+    def is_idle(self) -> bool:
+        return not self._unrouted and all(queue.is_idle for queue in self._queues.values())
 
-    async def _round(self, batches: list[Batch]) -> AsyncIterator[tuple[Batch, Outcome]]:
-        by_leader: defaultdict[int, list[Batch]] = defaultdict(list)
-        for batch in batches:
-            try:
-                leader = await self.cluster.partition(self.topic, batch.partition)
-            except ClientError as error:
-                yield batch, Outcome(error=error)
-            else:
-                by_leader[leader.leader_id].append(batch)
-        requests = [(leader, part) for leader, led in by_leader.items() for part in _requests(led)]
-        answers = await asyncio.gather(*(self._ask(leader, part) for leader, part in requests))
-        for (_, part), outcomes in zip(requests, answers, strict=True):
-            for batch in part:
-                yield batch, outcomes[batch.partition]
+    def take_lost(self) -> list[tuple[int, ClientError]]:
+        """Failures that nobody has asked for since the last call: how many records, and why."""
+        lost, self._lost = self._lost, []
+        return [(source.count, error) for source, error in lost if not source.is_observed]
 
-    async def _ask(self, leader_id: int, batches: list[Batch]) -> dict[int, Outcome]:
-        try:
-            return await self._try(leader_id, batches)
-        except ClientError as error:
-            return {batch.partition: Outcome(error=error) for batch in batches}
+    def become(self, identity: Identity) -> None:
+        """Another identity for all that is to come. Nothing is on its way."""
+        self.identity = identity
+        for queue in self._queues.values():
+            queue.restart(identity)
 
-    async def _try(self, leader_id: int, batches: list[Batch]) -> dict[int, Outcome]:
-        topic = await self.cluster.topic(self.topic)
-        request = self._request(topic, batches)
-        at_most = None if topic.has_id else _LAST_VERSION_WITHOUT_TOPIC_IDS
-        if self.acks == NO_ACKS:
-            connection = await self.cluster.connection(leader_id)
-            await connection.tell(request, timeout_ms=self.cluster.options.request_timeout_ms, at_most=at_most)
-            return {batch.partition: Outcome() for batch in batches}
-        answer = await self.cluster.ask(leader_id, request, ProduceResponse, at_most=at_most)
-        rows = {row.index: row for answered in answer.responses for row in answered.partition_responses}
-        missing = Outcome(error=MalformedAnswer("the answer to Produce leaves out a partition", topic=self.topic))
-        return {
-            batch.partition: _outcome(self.topic, rows[batch.partition]) if batch.partition in rows else missing
-            for batch in batches
-        }
+    def give_up(self, error: ClientError) -> None:
+        """All that was not sent fails. What is in flight will be answered."""
+        self._buffer.close_all()
+        chunks, _ = self._buffer.collect(self._loop.time())
+        for chunk in (*(chunk for queued in self._unrouted.values() for chunk in queued), *chunks):
+            self._fail(chunk, error)
+        self._unrouted.clear()
+        for queue in self._queues.values():
+            self._decide((batch, Outcome(error=error)) for batch in queue.drop())
+        self._busy.clear()
 
-    def _request(self, topic: Topic, batches: list[Batch]) -> ProduceRequest:
-        data = [
-            PartitionProduceData(
-                index=batch.partition, records=build_from_tuples(batch.records, codec=self.codec, level=self.level)
-            )
-            for batch in batches
+    def _set_alarm(self, now: float, next_opened: float | None) -> None:
+        """When to look again although nobody calls."""
+        times = [
+            queue.resting_until if queue.resting_until > now else queue.waiting[0].deadline for queue in self._busy
         ]
-        return ProduceRequest(
-            acks=self.acks,
-            timeout_ms=self.cluster.options.request_timeout_ms,
-            topic_data=[TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=data)],
-        )
+        times += [chunks[0].opened_at + self._delivery_seconds for chunks in self._unrouted.values()]
+        if next_opened is not None:
+            times.append(next_opened + self._options.linger_ms / 1000)
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if times:
+            self._alarm = self._loop.call_at(max(min(times), now + _SOON_SECONDS), self.wake)
+
+    @property
+    def _delivery_seconds(self) -> float:
+        return self._options.delivery_timeout_ms / 1000
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # Routing.
+
+    def _route_all(self, name: str, topic: Topic | None, now: float) -> None:
+        """Route what waits for its topic to be known."""
+        chunks = self._unrouted[name]
+        while chunks and topic is not None:
+            try:
+                self._route(topic, chunks[0])
+            except ClientError as error:
+                if error.is_retriable:
+                    break
+                self._fail(chunks[0], error)
+            chunks.popleft()
+        while chunks and chunks[0].opened_at + self._delivery_seconds <= now:
+            self._fail(chunks.popleft(), DeliveryTimedOut(f"topic {name}: no leader within the timeout", topic=name))
+        if chunks:
+            self._learn(name)
+        else:
+            del self._unrouted[name]
+
+    def _route(self, topic: Topic, chunk: Chunk) -> None:
+        deadline = chunk.opened_at + self._delivery_seconds
+        chunk.unpack()
+        spread = self._router.spread(topic, chunk)
+        left_bytes = chunk.size_bytes
+        limit_bytes = self._options.batch_bytes
+        # A little above the limit is no reason to weigh each record.
+        sizes = chunk.sizes_bytes() if chunk.size_bytes > limit_bytes * 5 // 4 else None
+        for number, (partition, indexes) in enumerate(spread.items()):
+            queue = self._queue(topic.name, partition)
+            is_last = number == len(spread) - 1
+            share = left_bytes if is_last else chunk.size_bytes * len(indexes) // chunk.count
+            for part, size_bytes in _parts(indexes, share, sizes, limit_bytes):
+                queue.add(chunk, part, size_bytes, limit_bytes, deadline)
+            left_bytes -= share
+            self._busy[queue] = None
+
+    def _queue(self, topic: str, partition: int) -> PartitionQueue:
+        queue = self._queues.get((topic, partition))
+        if queue is None:
+            queue = PartitionQueue(topic, partition, self.identity, renumbers=self.renumbers)
+            self._queues[topic, partition] = queue
+        return queue
+
+    def _learn(self, name: str) -> None:
+        """Ask who leads the topic's partitions, if nobody is asked already."""
+        if name not in self._asking:
+            self._asking.add(name)
+            self._start(self._ask(name))
+
+    async def _ask(self, name: str) -> None:
+        try:
+            # What had no leader, or could not be asked for, is asked for again only after a moment.
+            await asyncio.sleep(self._ask_again_at.get(name, 0) - self._loop.time())
+            topic = await self._cluster.renew(name, allow_creation=self._options.create_topics)
+            if name in self._unrouted:
+                self._route_all(name, topic, self._loop.time())
+        except ClientError as error:
+            if not error.is_retriable:
+                self._abandon(name, error)
+        finally:
+            self._ask_again_at[name] = self._loop.time() + self._cluster.options.retry_pause_ms / 1000
+            self._asking.discard(name)
+            self.wake()
+
+    def _abandon(self, name: str, error: ClientError) -> None:
+        for chunk in self._unrouted.pop(name, ()):
+            self._fail(chunk, error)
+        for (topic, _), queue in self._queues.items():
+            if topic == name:
+                self._busy.pop(queue, None)
+                self._decide((batch, Outcome(error=error)) for batch in queue.drop())
+
+    # Sending.
+
+    def _dispatch(self, now: float) -> None:
+        by_leader: defaultdict[int, list[PartitionQueue]] = defaultdict(list)
+        for queue in list(self._busy):
+            self._decide(queue.expire(now))
+            if not queue.waiting:
+                del self._busy[queue]
+            elif queue.may_send(now) and (self.gate is None or self.gate.admits(queue)):
+                leader_id = self._cluster.leader_id(queue.topic, queue.index)
+                if leader_id is None:
+                    self._learn(queue.topic)
+                else:
+                    by_leader[leader_id].append(queue)
+        for leader_id, queues in by_leader.items():
+            while queues and self._in_flight[leader_id] < self._options.max_in_flight:
+                self._in_flight[leader_id] += 1
+                self._start(self._deliver(leader_id, self._take(queues)))
+                queues = [queue for queue in queues if queue.may_send(now)]
+
+    def _take(self, queues: list[PartitionQueue]) -> list[Batch]:
+        """A batch of each partition, as far as a request may carry them."""
+        batches: list[Batch] = []
+        size_bytes = 0
+        for queue in queues:
+            size_bytes += queue.waiting[0].size_bytes
+            if batches and size_bytes > LARGEST_REQUEST_BYTES:
+                break
+            batches.append(queue.take())
+            del self._busy[queue]
+            if queue.waiting:
+                self._busy[queue] = None
+        return batches
+
+    async def _deliver(self, leader_id: int, batches: list[Batch]) -> None:
+        outcomes = await self.produce.send(leader_id, batches)
+        now = self._loop.time()
+        for batch, outcome in outcomes.items():
+            queue = batch.queue
+            self._decide(queue.answered(batch, outcome, now))
+            if outcome.error is not None and outcome.error.is_retriable:
+                self._learn(queue.topic)
+                self._rest(queue, now)
+            if queue.waiting:
+                self._busy[queue] = None
+        self._in_flight[leader_id] -= 1
+        self.wake()
+
+    def _rest(self, queue: PartitionQueue, now: float) -> None:
+        """A partition in trouble is left alone for a while, longer each time."""
+        pause_ms = min(self._cluster.options.retry_pause_ms * 2**queue.failures, LONGEST_PAUSE_MS)
+        queue.failures += 1
+        queue.resting_until = now + pause_ms / 1000
+
+    # The end.
+
+    def _decide(self, decided: Iterable[tuple[Batch, Outcome]]) -> None:
+        for batch, outcome in decided:
+            self._buffer.release(batch.size_bytes)
+            batch.settle(outcome)
+            if outcome.error is not None:
+                self._note(batch, outcome.error)
+
+    def _fail(self, chunk: Chunk, error: ClientError) -> None:
+        self._buffer.release(chunk.size_bytes)
+        chunk.fail(error)
+        self._note(chunk, error)
+
+    def _note(self, source: Batch | Chunk, error: ClientError) -> None:
+        _logger.info("%d records were not written: %s", source.count, error)
+        if self.gate is not None:
+            self.gate.failed(error)
+        if not source.is_observed:
+            self._lost.append((source, error))
 
 
-def _requests(batches: Iterable[Batch]) -> Iterator[list[Batch]]:
-    """The batches for one leader in portions that a request may have."""
-    portion: list[Batch] = []
-    size_bytes = 0
-    for batch in batches:
-        if portion and size_bytes + batch.size_bytes > LARGEST_REQUEST_BYTES:
-            yield portion
-            portion, size_bytes = [], 0
-        portion.append(batch)
-        size_bytes += batch.size_bytes
-    yield portion
+class Gate:
+    """What a transaction has to say about what goes out."""
+
+    def admits(self, queue: PartitionQueue) -> bool:
+        raise NotImplementedError
+
+    def failed(self, error: ClientError) -> None:
+        raise NotImplementedError
 
 
-def _outcome(topic: str, row: PartitionProduceResponse) -> Outcome:
-    if not row.error_code:
-        return Outcome(row.base_offset, row.log_append_time_ms)
-
-    def error(message: str | None) -> ServerError:
-        return ServerError(row.error_code, message, topic=topic, partition=row.index)
-
-    record_errors = {bad.batch_index: error(bad.batch_index_error_message) for bad in row.record_errors}
-    message = row.error_message
-    if row.record_errors:
-        reason = row.record_errors[0].batch_index_error_message or message
-        message = f"another record of its batch was refused: {reason}"
-    return Outcome(error=error(message), record_errors=record_errors)
-
-
-def _is_too_large(outcome: Outcome) -> bool:
-    error = outcome.error
-    return isinstance(error, ServerError) and error.code in (
-        ErrorCode.MESSAGE_TOO_LARGE,
-        ErrorCode.RECORD_LIST_TOO_LARGE,
-    )
+def _parts(
+    indexes: Indexes, total_bytes: int, sizes: list[int] | None, limit_bytes: int
+) -> Iterator[tuple[Indexes, int]]:
+    """Records in portions that fit a batch, and how large those are. Together they are `total_bytes` large."""
+    if sizes is None or len(indexes) == 1:
+        yield indexes, total_bytes
+        return
+    ends = list(accumulate(pick(sizes, indexes)))
+    start, used, left_bytes = 0, 0, total_bytes
+    while start < len(ends):
+        end = max(bisect_right(ends, used + limit_bytes), start + 1)
+        size_bytes = left_bytes if end == len(ends) else min(ends[end - 1] - used, left_bytes)
+        yield indexes[start:end], size_bytes
+        left_bytes -= size_bytes
+        used = ends[end - 1]
+        start = end

@@ -1,0 +1,158 @@
+"""Records of one partition that travel together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.client.chunk import Chunk, Headers, Indexes, Piece, pick
+from ottla.client.delivery import Delivery, Outcome
+from ottla.client.errors import ClientError
+from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from ottla.records.build import build_batch
+
+if TYPE_CHECKING:
+    from ottla.client.partition_queue import PartitionQueue
+
+
+class Identity(NamedTuple):
+    """Under which a producer numbers what it writes, so that a broker knows what it has already."""
+
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = NO_PRODUCER_EPOCH
+
+
+ANONYMOUS = Identity()
+
+
+class Encoding(NamedTuple):
+    """How batches become bytes."""
+
+    codec: int
+    level: int | None
+    is_transactional: bool = False
+
+
+class Batch:
+    """Takes records until it is numbered: from then on it is the same, however often it is sent."""
+
+    __slots__ = (
+        "deadline", "encoded", "headers", "identity", "is_observed", "keys", "outcome", "pieces", "queue", "sequence",
+        "size_bytes", "timestamps", "trouble", "values",
+    )  # fmt: skip
+
+    def __init__(self, queue: PartitionQueue, deadline: float) -> None:
+        self.queue = queue
+        self.deadline = deadline
+        self.values: list[bytes | None] = []
+        self.keys: list[bytes | None] | None = None
+        self.headers: list[Headers] | None = None
+        self.timestamps: list[int] | int = 0
+        self.size_bytes = 0
+        self.pieces: list[Piece] = []
+        self.identity = ANONYMOUS
+        self.sequence = NO_SEQUENCE
+        self.encoded: bytearray | None = None
+        self.trouble: ClientError | None = None
+        """Why the last attempt failed."""
+        self.outcome: Outcome | None = None
+        self.is_observed = False
+
+    @property
+    def count(self) -> int:
+        return sum(len(piece.indexes) for piece in self.pieces)
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether it takes no more records."""
+        return self.encoded is not None or self.sequence != NO_SEQUENCE
+
+    def add(self, chunk: Chunk, indexes: Indexes, size_bytes: int) -> None:
+        start = len(self.values)
+        values = pick(chunk.values, indexes)
+        timestamps = chunk.timestamp_ms if chunk.timestamps is None else pick(chunk.timestamps, indexes)
+        keys = None if chunk.keys is None else pick(chunk.keys, indexes)
+        headers = None if chunk.headers is None else pick(chunk.headers, indexes)
+        if not start:
+            self.values, self.timestamps, self.keys, self.headers = values, timestamps, keys, headers
+        else:
+            self._extend(values, timestamps, keys, headers)
+        self.size_bytes += size_bytes
+        piece = Piece(chunk, indexes, self, start)
+        self.pieces.append(piece)
+        chunk.pieces.append(piece)
+
+    def _extend(
+        self, values: list[bytes | None], timestamps: list[int] | int, keys: list[bytes | None] | None,
+        headers: list[Headers] | None,
+    ) -> None:  # fmt: skip
+        old, new = len(self.values), len(values)
+        if self.timestamps != timestamps or isinstance(timestamps, list):
+            self.timestamps = _stretched(self.timestamps, old) + _stretched(timestamps, new)
+        if keys is not None or self.keys is not None:
+            self.keys = (self.keys or [None] * old) + (keys or [None] * new)
+        if headers is not None or self.headers is not None:
+            self.headers = (self.headers or [()] * old) + (headers or [()] * new)
+        self.values += values
+
+    def number(self, identity: Identity, sequence: int) -> None:
+        self.identity = identity
+        self.sequence = sequence
+        self.encoded = None
+
+    def encode(self, encoding: Encoding) -> bytearray:
+        if self.encoded is None:
+            one_time = isinstance(self.timestamps, int)
+            self.encoded = build_batch(
+                self.values,
+                timestamp=self.timestamps if isinstance(self.timestamps, int) else self.timestamps[0],
+                keys=self.keys,
+                timestamps=None if one_time else self.timestamps,  # type: ignore[arg-type]
+                headers=self.headers,
+                codec=encoding.codec,
+                level=encoding.level,
+                producer_id=self.identity.producer_id,
+                producer_epoch=self.identity.epoch,
+                base_sequence=self.sequence,
+                is_transactional=encoding.is_transactional,
+            )
+        return self.encoded
+
+    def halves(self) -> tuple[Batch, Batch]:
+        """Two of about the same size that take its place, its pieces cut where it is cut."""
+        middle = self.count // 2
+        first, second = Batch(self.queue, self.deadline), Batch(self.queue, self.deadline)
+        for piece in self.pieces:
+            piece.chunk.pieces.remove(piece)
+            cut = min(max(middle - piece.start, 0), len(piece.indexes))
+            for half, indexes in ((first, piece.indexes[:cut]), (second, piece.indexes[cut:])):
+                if indexes:
+                    half.add(piece.chunk, indexes, 0)
+        first.size_bytes = self.size_bytes // 2
+        second.size_bytes = self.size_bytes - first.size_bytes
+        return first, second
+
+    def settle(self, outcome: Outcome) -> None:
+        """It is decided. Those who gave the records are told."""
+        self.outcome = outcome
+        self.is_observed = all(piece.chunk.is_observed for piece in self.pieces)
+        self.values = []
+        self.keys = self.headers = self.encoded = None
+        self.timestamps = 0
+        for piece in self.pieces:
+            piece.chunk.settle(piece.indexes)
+
+    def delivery(self, position: int, timestamp_ms: int) -> Delivery:
+        outcome = self.outcome
+        assert outcome is not None
+        self.is_observed = True
+        return Delivery(
+            self.queue.topic,
+            self.queue.index,
+            outcome.offset(position),
+            timestamp_ms if outcome.log_append_time_ms < 0 else outcome.log_append_time_ms,
+            outcome.record_errors.get(position, outcome.error),
+        )
+
+
+def _stretched(timestamps: list[int] | int, count: int) -> list[int]:
+    return timestamps if isinstance(timestamps, list) else [timestamps] * count

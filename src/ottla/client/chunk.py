@@ -1,0 +1,240 @@
+"""Records of one topic as their producer's callers gave them: columns, in their order, and where they went."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+
+from ottla.client.delivery import NO_OFFSET, Delivery
+from ottla.client.errors import ClientError
+
+if TYPE_CHECKING:
+    from ottla.client.batch import Batch
+
+T = TypeVar("T")
+Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
+Indexes: TypeAlias = range | list[int]
+"""Numbers of records in a chunk, ascending."""
+OnDelivery: TypeAlias = Callable[[Delivery], Any]
+Whole: TypeAlias = tuple[bytes | None, bytes | None, Headers, int | None, int | None, OnDelivery | None]
+"""A record that has more than a value: value, key, headers, partition, timestamp, and whom to call."""
+NO_PARTITION = -1
+_logger = logging.getLogger("ottla.client")
+RECORD_OVERHEAD_BYTES = 24  # lengths, deltas and attributes, at most that many for records of usual sizes
+
+
+def pick(column: list[T], indexes: Indexes) -> list[T]:
+    if isinstance(indexes, range):
+        return column[indexes.start : indexes.stop : indexes.step]
+    if len(indexes) == 1:
+        return [column[indexes[0]]]
+    return list(itemgetter(*indexes)(column))
+
+
+class Piece:
+    """The records of a chunk that are in one batch, from a position on."""
+
+    __slots__ = ("batch", "chunk", "indexes", "start")
+
+    def __init__(self, chunk: Chunk, indexes: Indexes, batch: Batch, start: int) -> None:
+        self.chunk = chunk
+        self.indexes = indexes
+        self.batch = batch
+        self.start = start
+
+    def position(self, index: int) -> int | None:
+        """Of a record in its batch."""
+        indexes = self.indexes
+        if isinstance(indexes, range):
+            return self.start + indexes.index(index) if index in indexes else None
+        found = bisect_left(indexes, index)
+        return self.start + found if found < len(indexes) and indexes[found] == index else None
+
+
+class Chunk:
+    """Filled with records or given as columns, then closed, and from then on the sender's.
+
+    One thread fills it, without a lock, and looks at `is_closed` after each record: if it finds it closed, it finds
+    out under the lock whether the record still came in. What is kept of a record is its value alone, if it has
+    nothing else: objects that the garbage collector looks at, again and again, would cost more than all the rest.
+    A column that no record has is None, and `timestamp_ms` is every record's where `timestamps` are None.
+    """
+
+    __slots__ = (
+        "callbacks", "count", "error", "has_more", "headers", "is_closed", "is_observed", "keys", "limit_bytes",
+        "lock", "opened_at", "owner", "partitions", "pieces", "records", "size_bytes", "stamps_each", "timestamp_ms",
+        "timestamps", "topic", "undecided", "values", "waiters", "when_done",
+    )  # fmt: skip
+
+    def __init__(self, topic: str, lock: threading.Lock, opened_at: float) -> None:
+        self.topic = topic
+        self.lock = lock
+        self.opened_at = opened_at
+        self.owner = 0
+        """The thread that fills it."""
+        self.records: list[bytes | Whole | None] = []
+        self.has_more = False
+        """Whether a record has more than a value."""
+        self.is_closed = False
+        self.limit_bytes = 0
+        self.stamps_each = False
+        """Whether a record without a timestamp gets the time of its own call, in place of the chunk's."""
+        self.values: list[bytes | None] = []
+        self.keys: list[bytes | None] | None = None
+        self.headers: list[Headers] | None = None
+        self.partitions: list[int | None] | None = None
+        self.timestamps: list[int] | None = None
+        self.timestamp_ms = 0
+        self.size_bytes = 0
+        self.count = 0
+        self.undecided = 0
+        self.pieces: list[Piece] = []
+        self.error: ClientError | None = None
+        self.is_observed = False
+        """Whether anybody asks what becomes of it."""
+        self.callbacks: dict[int, OnDelivery] | None = None
+        self.waiters: list[tuple[int, Callable[[], object]]] = []
+        self.when_done: list[Callable[[], object]] = []
+
+    def close(self) -> None:
+        """No more records come. Under the lock."""
+        self.is_closed = True
+        self.count = self.undecided = len(self.records) or len(self.values)
+
+    def unpack(self) -> None:
+        """Records become columns, once."""
+        records, self.records = self.records[: self.count], []
+        if not records:
+            return
+        if not self.has_more:
+            self.values = cast("list[bytes | None]", records)
+            return
+        whole = [record if type(record) is tuple else (record, None, (), None, None, None) for record in records]
+        values, keys, headers, partitions, timestamps, callbacks = zip(*whole, strict=True)
+        self.values = list(values)
+        if keys.count(None) != self.count:
+            self.keys = list(keys)
+        if any(headers):
+            self.headers = list(headers)
+        if partitions.count(None) != self.count:
+            self.partitions = list(partitions)
+        if timestamps.count(None) != self.count:
+            self.timestamps = [self.timestamp_ms if time is None else time for time in timestamps]
+        if callbacks.count(None) != self.count:
+            self.callbacks = {index: one for index, one in enumerate(callbacks) if one is not None}
+
+    def sizes_bytes(self) -> list[int]:
+        """Of each record, about."""
+        sizes = [RECORD_OVERHEAD_BYTES + (0 if value is None else len(value)) for value in self.values]
+        if self.keys is not None:
+            sizes = [size + (len(key) if key else 0) for size, key in zip(sizes, self.keys, strict=True)]
+        if self.headers is not None:
+            sizes = [size + headers_bytes(of) for size, of in zip(sizes, self.headers, strict=True)]
+        return sizes
+
+    # What became of it. Decided by the sender, asked for by any thread.
+
+    def settle(self, indexes: Indexes) -> None:
+        """These records are decided: whoever waits for them is told."""
+        fires: list[Callable[[], object]] = []
+        with self.lock:
+            self.undecided -= len(indexes)
+            if self.waiters or self.callbacks:
+                settled = indexes if isinstance(indexes, range) else set(indexes)
+                waiters, self.waiters = self.waiters, []
+                for index, fire in waiters:
+                    if index in settled:
+                        fires.append(fire)
+                    else:
+                        self.waiters.append((index, fire))
+                called = [index for index in self.callbacks or () if index in settled]
+                fires += [partial(self._call_back, index) for index in called]
+            if not self.undecided:
+                fires += self.when_done
+                self._let_go()
+        for fire in fires:
+            fire()
+
+    def _call_back(self, index: int) -> None:
+        assert self.callbacks is not None
+        try:
+            self.callbacks.pop(index)(self.delivery(index))
+        except Exception:
+            _logger.exception("a callback on the delivery of a record to topic %s failed", self.topic)
+
+    def _let_go(self) -> None:
+        """What was sent is not kept for those who only keep the answer."""
+        self.values = []
+        self.keys = self.headers = self.partitions = None
+
+    def fail(self, error: ClientError) -> None:
+        """None of it was sent."""
+        self.error = error
+        self.settle(range(self.count))
+
+    def find(self, index: int) -> tuple[Batch, int] | None:
+        for piece in self.pieces:
+            position = piece.position(index)
+            if position is not None:
+                return piece.batch, position
+        return None
+
+    def is_decided(self, index: int) -> bool:
+        if self.error is not None:
+            return True
+        found = self.find(index)
+        return found is not None and found[0].outcome is not None
+
+    def delivery(self, index: int) -> Delivery:
+        """Of a record that is decided."""
+        timestamp_ms = self.timestamp_ms if self.timestamps is None else self.timestamps[index]
+        found = self.find(index)
+        if found is None or found[0].outcome is None:
+            self.is_observed = True
+            return Delivery(self.topic, NO_PARTITION, NO_OFFSET, timestamp_ms, self.error)
+        batch, position = found
+        return batch.delivery(position, timestamp_ms)
+
+    def deliveries(self) -> list[Delivery]:
+        """Of all records, decided all of them, in their order."""
+        if self.error is not None:
+            return [self.delivery(index) for index in range(self.count)]
+        done: list[Delivery | None] = [None] * self.count
+        for piece in self.pieces:
+            batch, start = piece.batch, piece.start
+            for number, index in enumerate(piece.indexes):
+                timestamp_ms = self.timestamp_ms if self.timestamps is None else self.timestamps[index]
+                done[index] = batch.delivery(start + number, timestamp_ms)
+        return [delivery for delivery in done if delivery is not None]
+
+    @property
+    def has_failures(self) -> bool:
+        return self.error is not None or any(
+            piece.batch.outcome is not None and piece.batch.outcome.error is not None for piece in self.pieces
+        )
+
+    def call_when_decided(self, index: int, fire: Callable[[], object]) -> bool:
+        """False, and no call will come, if it is decided already."""
+        with self.lock:
+            if self.is_decided(index):
+                return False
+            self.waiters.append((index, fire))
+            self.is_observed = True
+            return True
+
+    def call_when_done(self, fire: Callable[[], object]) -> bool:
+        """For all of its records. False, and no call will come, if they are decided already."""
+        with self.lock:
+            if self.is_closed and not self.undecided:
+                return False
+            self.when_done.append(fire)
+            return True
+
+
+def headers_bytes(headers: Headers) -> int:
+    return sum(len(name) + len(value or b"") + 4 for name, value in headers)

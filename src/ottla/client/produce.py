@@ -1,0 +1,108 @@
+"""One Produce request with batches of several partitions, and what its answer says of each."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from ottla.client.batch import Batch, Encoding
+from ottla.client.cluster import Cluster
+from ottla.client.delivery import Outcome
+from ottla.client.errors import ClientError, InvalidRecord, MalformedAnswer, ServerError
+from ottla.client.metadata import Topic
+from ottla.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+NO_ACKS = 0
+_LAST_VERSION_WITHOUT_TOPIC_IDS = 12
+_LAST_VERSION_OF_OLD_TRANSACTIONS = 11  # from 12 on a partition joins the transaction by being written to
+
+
+class Produce(NamedTuple):
+    """How to ask."""
+
+    cluster: Cluster
+    acks: int
+    encoding: Encoding
+    transactional_id: str | None = None
+    joins_by_writing: bool = True
+
+    async def send(self, node_id: int, batches: list[Batch]) -> dict[Batch, Outcome]:
+        """What became of each batch; no error is raised."""
+        try:
+            return await self._try(node_id, batches)
+        except ClientError as error:
+            return {batch: Outcome(error=_placed(error, batch)) for batch in batches}
+        except (ValueError, TypeError, OverflowError) as error:
+            return {batch: Outcome(error=_placed(InvalidRecord(str(error)), batch)) for batch in batches}
+
+    async def _try(self, node_id: int, batches: list[Batch]) -> dict[Batch, Outcome]:
+        topics = {name: await self.cluster.topic(name) for name in {batch.queue.topic for batch in batches}}
+        request = self._request(topics, batches)
+        at_most = None if all(topic.has_id for topic in topics.values()) else _LAST_VERSION_WITHOUT_TOPIC_IDS
+        if not self.joins_by_writing:
+            at_most = _LAST_VERSION_OF_OLD_TRANSACTIONS
+        if self.acks == NO_ACKS:
+            connection = await self.cluster.connection(node_id)
+            await connection.tell(request, timeout_ms=self.cluster.options.request_timeout_ms, at_most=at_most)
+            return dict.fromkeys(batches, Outcome())
+        answer = await self.cluster.ask(node_id, request, ProduceResponse, at_most=at_most)
+        return _outcomes(topics, batches, answer)
+
+    def _request(self, topics: Mapping[str, Topic], batches: Iterable[Batch]) -> ProduceRequest:
+        data: defaultdict[str, list[PartitionProduceData]] = defaultdict(list)
+        for batch in batches:
+            records = batch.encode(self.encoding)
+            data[batch.queue.topic].append(PartitionProduceData(index=batch.queue.index, records=records))
+        return ProduceRequest(
+            transactional_id=self.transactional_id,
+            acks=self.acks,
+            timeout_ms=self.cluster.options.request_timeout_ms,
+            topic_data=[
+                TopicProduceData(name=name, topic_id=topics[name].topic_id, partition_data=partitions)
+                for name, partitions in data.items()
+            ],
+        )
+
+
+def _outcomes(topics: Mapping[str, Topic], batches: list[Batch], answer: ProduceResponse) -> dict[Batch, Outcome]:
+    names = {topic.topic_id: name for name, topic in topics.items()}
+    rows = {
+        (answered.name or names.get(answered.topic_id), row.index): row
+        for answered in answer.responses
+        for row in answered.partition_responses
+    }
+    return {batch: _outcome(batch, rows.get((batch.queue.topic, batch.queue.index))) for batch in batches}
+
+
+def _outcome(batch: Batch, row: PartitionProduceResponse | None) -> Outcome:
+    topic, index = batch.queue.topic, batch.queue.index
+    if row is None:
+        sentence = "the answer to Produce leaves out a partition"
+        return Outcome(error=MalformedAnswer(sentence, topic=topic, partition=index))
+    if not row.error_code:
+        return Outcome(row.base_offset, row.log_append_time_ms)
+
+    def error(message: str | None) -> ServerError:
+        return ServerError(row.error_code, message, topic=topic, partition=index)
+
+    record_errors = {bad.batch_index: error(bad.batch_index_error_message) for bad in row.record_errors}
+    message = row.error_message
+    if row.record_errors:
+        reason = row.record_errors[0].batch_index_error_message or message
+        message = f"another record of its batch was refused: {reason}"
+    return Outcome(error=error(message), record_errors=record_errors)
+
+
+def _placed(error: ClientError, batch: Batch) -> ClientError:
+    """An error of the connection concerns each partition."""
+    placed = error.again()
+    if placed.topic is None:
+        placed.topic, placed.partition = batch.queue.topic, batch.queue.index
+    return placed

@@ -1,0 +1,56 @@
+"""A record on its way: what `send` gives back, to ask what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Generator
+
+from ottla.client.chunk import Chunk
+from ottla.client.delivery import Delivery
+
+
+class Sent(tuple[Chunk, int]):
+    """Await it, or ask for its `result`; either raises the error if it was not written.
+
+    Inside are its chunk and its number in it: nothing is kept of it where nobody keeps it.
+    """
+
+    __slots__ = ()
+
+    @property
+    def is_done(self) -> bool:
+        chunk, index = self
+        with chunk.lock:
+            return chunk.is_decided(index)
+
+    def result(self, timeout_seconds: float | None = None) -> Delivery:
+        """Blocks until it is written. Not for the event loop's thread: there, await it."""
+        chunk, index = self
+        decided = threading.Event()
+        if chunk.call_when_decided(index, decided.set) and not decided.wait(timeout_seconds):
+            raise TimeoutError(f"not acknowledged within {timeout_seconds:g} s; it is still being tried")
+        return self._delivery()
+
+    def __await__(self) -> Generator[object, None, Delivery]:
+        chunk, index = self
+        loop = asyncio.get_running_loop()
+        decided = loop.create_future()
+
+        def decide() -> None:
+            if not decided.done():
+                decided.set_result(None)
+
+        if chunk.call_when_decided(index, lambda: loop.call_soon_threadsafe(decide)):
+            yield from decided
+        return self._delivery()
+
+    def _delivery(self) -> Delivery:
+        chunk, index = self
+        delivery = chunk.delivery(index)
+        if delivery.error is not None:
+            raise delivery.error.again()
+        return delivery
+
+    def __repr__(self) -> str:
+        return f"<record {self[1]} of those sent together to {self[0].topic}>"
