@@ -2,7 +2,7 @@
 
 Bytes are received into one large buffer that all connections share. A frame that lies whole in it is handled right
 there, without a copy; what is not whole, or may not be handled yet, is kept with the connection. A handler must not
-hold on to a frame after it returns, or at the latest after the call that it asked for with `call_when_handled`.
+hold on to a frame after it returns.
 """
 
 from __future__ import annotations
@@ -76,7 +76,6 @@ class Connection:
         self._is_handling = False
         self._events = READ
         self._received_at = loop.now()
-        self._call_when_handled: Callable[[], None] | None = None
         self._calls_when_closed: dict[Callable[[], None], None] = {}
         self.is_open = True
         self.was_refused = False
@@ -127,7 +126,7 @@ class Connection:
         slots, handle, most_bytes = self._slots, self._handle, self._limits.max_frame_bytes
         self._is_handling = True
         while end - position >= _SIZE.size and self.is_open:
-            if slots and self._is_full():
+            if (slots or self._is_held) and self._is_full():
                 self._collect_answers()
                 if self._is_full():
                     break
@@ -140,22 +139,12 @@ class Connection:
                 break
             position = start + size
             handle(self, data[start:position])
-        if self._call_when_handled is not None:
-            self._end_of_frames()
         self._is_handling = False
         if self.is_open:
             if position < end:
                 self._keep(data[position:])
-            self.answered()
-
-    def call_when_handled(self, callback: Callable[[], None]) -> None:
-        """For who handles several frames at once: call when no more are at hand. The frames are good until then."""
-        self._call_when_handled = callback
-
-    def _end_of_frames(self) -> None:
-        callback, self._call_when_handled = self._call_when_handled, None
-        if callback is not None:
-            callback()
+            if slots or self._kept is not None:
+                self.answered()
 
     def _keep(self, rest: memoryview) -> None:
         """Copy what could not be handled, with room for more of the frame that it begins.
@@ -221,6 +210,15 @@ class Connection:
         slot = Slot(self)
         self._slots.append(slot)
         return slot
+
+    def answer(self, frames: bytes) -> None:
+        """Give answers for which no place was taken: they are next in order."""
+        if self._slots or self._is_handling or not self.is_open:
+            self.expect_answer().answer([frames])
+        else:
+            self._unsent.append(frames)
+            self._unsent_bytes += len(frames)
+            self._send()
 
     def answered(self) -> None:
         """Send the answers that are there and next in order."""

@@ -1,0 +1,225 @@
+"""Faults that a test injects between a client and the broker: errors, delays, silence and cut connections.
+
+    broker.faults.error("Produce", "NOT_LEADER_OR_FOLLOWER", times=2, topic="orders")
+    broker.faults.lose_answer("Produce")
+
+A fault waits for requests of one API, lets `after` of them pass, meets the next `times`, and is over. Those of one API
+are met in the order in which they were made, so a test reads like what happens in it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.dispatch import Dispatch
+from ottla.testing.refusals import can_be_refused, refusal
+from ottla.wire import apis
+from ottla.wire.apis import Api
+from ottla.wire.errors import ErrorCode
+from ottla.wire.frames import decode_request_body, encode_response
+from ottla.wire.header import RequestHeader, read_request_header
+from ottla.wire.protocol_error import ProtocolError
+from ottla.wire.schema import Request
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.connection import Connection
+
+_APIS_BY_NAME = {api.name.lower(): api for api in apis.APIS}
+
+Effect = Callable[["FaultyDispatch", "Connection", memoryview, RequestHeader, Request], None]
+
+
+class Fault:
+    """One fault, and how often it was met."""
+
+    def __init__(
+        self, api: Api, effect: Effect, times: int, after: int, topic: str | None, client_id: str | None
+    ) -> None:
+        self.api = api
+        self.effect = effect
+        self.count = 0
+        self._times = times
+        self._after = after
+        self._topic = topic
+        self._client_id = client_id
+        self._is_met = threading.Event()
+
+    def __repr__(self) -> str:
+        return f"<Fault of {self.api.name}, met {self.count} times>"
+
+    def wait(self, timeout: float = 10.0) -> None:
+        """Until it was met; AssertionError if it was not in that time."""
+        assert self._is_met.wait(timeout), f"no {self.api.name} request met the fault within {timeout:g} s"
+
+    def cancel(self) -> None:
+        self._times = 0
+
+    @property
+    def is_over(self) -> bool:
+        return self.count >= self._times
+
+    def meets(self, header: RequestHeader, request: Request, topic_name: Callable[[bytes], str]) -> bool:
+        """Count a request that this fault waits for; whether it happens to this one."""
+        if header.api is not self.api or self.is_over:
+            return False
+        if self._client_id is not None and header.client_id != self._client_id:
+            return False
+        if self._topic is not None and self._topic not in _topics_of(request, topic_name):
+            return False
+        if self._after:
+            self._after -= 1
+            return False
+        self.count += 1
+        self._is_met.set()
+        return True
+
+
+class Faults:
+    """The faults of one broker. Every method may be called from any thread; names of APIs in any case."""
+
+    def __init__(self) -> None:
+        self.waiting: tuple[Fault, ...] = ()
+
+    def error(self, api: str, code: str | int, *, times: int = 1, **options: Any) -> Fault:
+        """Answer with an error, by its name or number, and do nothing else."""
+        number = ErrorCode[code.upper()] if isinstance(code, str) else ErrorCode(code)
+        found = _api(api)
+        if found is not apis.METADATA and not can_be_refused(found):
+            raise ValueError(f"{found.name} has no answer that only refuses; cut it, delay it or lose its answer")
+        return self._add(found, lambda dispatch, *request: dispatch.refuse(number, *request), times, options)
+
+    def delay(self, api: str, seconds: float, *, times: int = 1, **options: Any) -> Fault:
+        """Look at the request, and at all that follow on its connection, only after a while."""
+        return self._add(_api(api), lambda dispatch, *request: dispatch.delay(seconds, *request), times, options)
+
+    def silence(self, api: str, *, times: int = 1, **options: Any) -> Fault:
+        """Do nothing and never answer, as a broker that hangs."""
+        return self._add(_api(api), lambda dispatch, *request: dispatch.silence(*request), times, options)
+
+    def cut(self, api: str, *, times: int = 1, **options: Any) -> Fault:
+        """Cut the connection when the request comes, and do nothing."""
+        return self._add(_api(api), lambda dispatch, *request: dispatch.cut(*request), times, options)
+
+    def lose_answer(self, api: str, *, times: int = 1, **options: Any) -> Fault:
+        """Do what is asked, then cut the connection: a write that happened, and its client cannot know."""
+        return self._add(_api(api), lambda dispatch, *request: dispatch.lose_answer(*request), times, options)
+
+    def clear(self) -> None:
+        """Forget those that wait."""
+        self.waiting = ()
+
+    def _add(self, api: Api, effect: Effect, times: int, options: dict[str, Any]) -> Fault:
+        return self._insert(api, effect, times, **options)
+
+    def _insert(
+        self, api: Api, effect: Effect, times: int, *, after: int = 0, topic: str | None = None,
+        client_id: str | None = None,
+    ) -> Fault:  # fmt: skip
+        fault = Fault(api, effect, times, after, topic, client_id)
+        self.waiting = (*(each for each in self.waiting if not each.is_over), fault)
+        return fault
+
+
+class FaultyDispatch(Dispatch):
+    """A dispatch that looks for a fault before each request, as long as any waits."""
+
+    def __init__(self, broker: Broker, faults: Faults) -> None:
+        super().__init__(broker)
+        self._faults = faults
+
+    def handle(self, connection: Connection, frame: memoryview) -> None:
+        if self._faults.waiting:
+            self._runs = None  # no short ways
+            found = self._find(frame)
+            if found is not None:
+                fault, header, request = found
+                fault.effect(self, connection, frame, header, request)
+                return
+        super().handle(connection, frame)
+
+    def _find(self, frame: memoryview) -> tuple[Fault, RequestHeader, Request] | None:
+        waiting = self._faults.waiting
+        try:
+            header = read_request_header(frame)
+            if not header.api.serves(header.version) or all(fault.api is not header.api for fault in waiting):
+                return None
+            request = decode_request_body(header, frame)
+        except ProtocolError:
+            return None  # the real dispatch says what is wrong with it
+        for fault in waiting:
+            if fault.meets(header, request, self._topic_name):
+                return fault, header, request
+        return None
+
+    def _topic_name(self, topic_id: bytes) -> str:
+        topic = self._broker.topics.by_id.get(topic_id)
+        return topic.name if topic is not None else ""
+
+    # What can happen
+
+    def refuse(
+        self, code: ErrorCode, connection: Connection, frame: memoryview, header: RequestHeader, request: Request
+    ) -> None:
+        if header.api is apis.METADATA:
+            self._refuse_metadata(code, connection, frame, header)
+            return
+        answer = refusal(request, header.version, code)
+        connection.expect_answer().answer(encode_response(header.correlation_id, answer, header.version))
+
+    def _refuse_metadata(
+        self, code: ErrorCode, connection: Connection, frame: memoryview, header: RequestHeader
+    ) -> None:
+        """The brokers stay, or a client could not go on; the topics it asked for are refused."""
+        from ottla.broker.dispatch import Context
+        from ottla.broker.handlers import metadata
+
+        request: Any = decode_request_body(header, frame)
+        context = Context(connection, connection.expect_answer(), header, len(frame))
+        answer = metadata.handle(self._broker, request, context)
+        for topic in answer.topics:
+            topic.error_code, topic.partitions = code, []
+        context.reply(answer)
+
+    def delay(
+        self, seconds: float, connection: Connection, frame: memoryview, _header: RequestHeader, _request: Request
+    ) -> None:
+        kept = memoryview(bytearray(frame))
+        connection.hold()
+        self._broker.loop.call_later(seconds, lambda: self._handle_late(connection, kept))
+
+    def _handle_late(self, connection: Connection, frame: memoryview) -> None:
+        if connection.is_open:
+            super().handle(connection, frame)
+            connection.release()
+
+    def silence(self, connection: Connection, _frame: memoryview, _header: RequestHeader, _request: Request) -> None:
+        connection.expect_answer()
+
+    def cut(self, connection: Connection, _frame: memoryview, _header: RequestHeader, _request: Request) -> None:
+        connection.close("a fault was injected")
+
+    def lose_answer(self, connection: Connection, frame: memoryview, _header: RequestHeader, _request: Request) -> None:
+        super().handle(connection, frame)
+        connection.close("a fault was injected")
+
+
+def _api(name: str) -> Api:
+    api = _APIS_BY_NAME.get(name.lower())
+    if api is None:
+        raise ValueError(f"there is no API {name!r}; they are called {', '.join(each.name for each in apis.APIS)}")
+    return api
+
+
+def _topics_of(request: Any, topic_name: Callable[[bytes], str]) -> set[str]:
+    """The names of the topics that a request is about, whatever it calls them."""
+    names = set()
+    for field in ("topics", "topic_data", "v3_and_below_topics"):
+        for topic in getattr(request, field, None) or ():
+            name = topic if isinstance(topic, str) else getattr(topic, "name", None) or getattr(topic, "topic", None)
+            names.add(name or topic_name(getattr(topic, "topic_id", b"")))
+    for group in getattr(request, "groups", ()):
+        names |= _topics_of(group, topic_name)
+    return names
