@@ -1,0 +1,152 @@
+"""Subscriptions by regular expression."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.coordinator.consumer_regex import compile_regex
+from ottla.coordinator.group_refusal import GroupRefusal
+from ottla.wire.errors import ErrorCode
+from tests.coordinator.consumer_members import FakeMember, World, settle
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    for name in ("logs-1", "logs-2", "other"):
+        world.add_topic(name, 1)
+    return world
+
+
+def by_regex(world: World, member_id: str, regex: str = "logs-.*") -> FakeMember:
+    return FakeMember(world, member_id, None, subscribed_topic_regex=regex)
+
+
+def names(member: FakeMember) -> list[str]:
+    return sorted(member.world.topics.by_id[topic_id].name for topic_id in member.owned)
+
+
+def test_what_matches_comes_with_the_heartbeat_after_the_scan(world: World) -> None:
+    a = by_regex(world, "a")
+    assert a.join().member_epoch == 1
+    assert names(a) == []
+    world.driver.advance(0)
+    assert a.beat().member_epoch == 2
+    assert names(a) == ["logs-1", "logs-2"]
+
+
+def test_names_and_an_expression_are_a_union(world: World) -> None:
+    a = by_regex(world, "a")
+    a.join(subscribed_topic_names=["other"])
+    assert names(a) == ["other"]
+    world.driver.advance(0)
+    a.beat()
+    assert names(a) == ["logs-1", "logs-2", "other"]
+
+
+def test_a_known_expression_is_not_resolved_again(world: World) -> None:
+    a, b = by_regex(world, "a"), by_regex(world, "b")
+    a.join()
+    world.driver.advance(0)
+    a.beat()
+    assert b.join().member_epoch == 3
+    settle(a, b)
+    assert sorted([names(a), names(b)]) == [["logs-1"], ["logs-2"]]
+
+
+def test_topics_that_come_later_are_found_but_not_more_often_than_every_ten_seconds(world: World) -> None:
+    a = by_regex(world, "a")
+    a.join()
+    world.driver.advance(0)
+    a.beat()
+    world.add_topic("logs-3", 1)
+    a.beat()
+    world.driver.advance(10_000)
+    a.beat()
+    assert names(a) == ["logs-1", "logs-2"]
+    world.driver.advance(1)
+    a.beat()
+    world.driver.advance(0)
+    a.beat()
+    assert names(a) == ["logs-1", "logs-2", "logs-3"]
+
+
+def test_without_new_topics_expressions_are_resolved_only_now_and_then(world: World) -> None:
+    a = by_regex(world, "a")
+    a.join()
+    world.driver.advance(0)
+    for _ in range(60):
+        world.driver.advance(10_000)
+        a.beat()
+        world.driver.advance(0)
+    world.record_types()
+    a.beat()
+    world.driver.advance(10_000)
+    a.beat()
+    world.driver.advance(0)
+    assert world.record_types() == ["ConsumerGroupRegularExpression"], "ten minutes have passed"
+
+
+def test_a_new_expression_takes_away_what_it_is_not_known_to_match(world: World) -> None:
+    a = by_regex(world, "a")
+    a.join()
+    world.driver.advance(0)
+    a.beat()
+    world.driver.advance(11_000)
+    response = a.beat(subscribed_topic_regex="oth.*")
+    assert response.assignment is not None
+    assert response.assignment.topic_partitions == []
+    world.driver.advance(0)
+    settle(a)
+    assert names(a) == ["other"]
+    assert set(world.group.regexes) == {"oth.*"}
+
+
+def test_an_expression_that_is_dropped_is_forgotten(world: World) -> None:
+    a = by_regex(world, "a")
+    a.join()
+    world.driver.advance(0)
+    a.beat()
+    a.beat(subscribed_topic_regex="", subscribed_topic_names=["other"])
+    settle(a)
+    assert names(a) == ["other"]
+    assert world.group.regexes == {}
+    a.beat(subscribed_topic_regex="logs-.*")
+    world.driver.advance(0)
+    a.leave()
+    assert world.group.regexes == {}
+
+
+def test_what_is_no_expression_is_refused_before_anything_is_written(world: World) -> None:
+    a = by_regex(world, "a", "(")
+    response = a.join()
+    assert response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert response.error_message == "SubscribedTopicRegex `(` is not a valid regular expression: missing closing )."
+    assert world.driver.log == []
+
+
+def test_the_resolved_topics_survive_a_crash(world: World) -> None:
+    a = by_regex(world, "a")
+    a.join()
+    world.driver.advance(0)
+    a.beat()
+    world.driver.crash()
+    assert world.group.topic_names == {"logs-1", "logs-2"}
+    assert a.beat().member_epoch == 2
+
+
+@pytest.mark.parametrize("regex", [r"(a)\1", "(?=a)", "(?<=a)b", "(?!a)", "a++"])
+def test_what_could_take_long_is_not_in_the_language(regex: str) -> None:
+    with pytest.raises(GroupRefusal) as caught:
+        compile_regex(regex)
+    assert caught.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+def test_an_expression_that_would_make_others_backtrack_takes_no_time() -> None:
+    matches = compile_regex("(a*)*b")
+    assert not matches("a" * 249)
+
+
+@pytest.mark.parametrize(("regex", "name", "is_match"), [("a.*", "ab", True), ("a", "ab", False), ("^a$", "a", True)])
+def test_the_whole_name_must_match(regex: str, name: str, is_match: bool) -> None:
+    assert compile_regex(regex)(name) is is_match
