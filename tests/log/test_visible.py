@@ -1,0 +1,103 @@
+"""How many records a consumer of committed records would get: against counting them one by one."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.log.topic_config import TopicConfig
+from ottla.log.visible import VisibleCount, visible_count
+from ottla.records.build import build_from_records
+from ottla.records.codec import Record
+from tests.log.writing import append, append_marker, new_log
+
+PRODUCERS = (7, 8)
+SMALLEST = TopicConfig(internal_segment_bytes=400)
+
+
+class Written:
+    """A log, and which offsets hold a record that is to be seen."""
+
+    def __init__(self) -> None:
+        self.log = new_log(config=SMALLEST)
+        self.visible: set[int] = set()
+        self._open: dict[int, list[int]] = {}
+        self._sequences = dict.fromkeys(PRODUCERS, 0)
+
+    def plain(self, count: int) -> None:
+        self.visible |= set(range(self.log.end_offset, self.log.end_offset + count))
+        append(self.log, [b"v"] * count)
+        self._written()
+
+    def transactional(self, producer_id: int, count: int) -> None:
+        first = self.log.end_offset
+        self._open.setdefault(producer_id, []).extend(range(first, first + count))
+        append(
+            self.log,
+            [b"v"] * count,
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=self._sequences[producer_id],
+            is_transactional=True,
+        )
+        self._sequences[producer_id] += count
+        self._written()
+
+    def end(self, producer_id: int, is_commit: bool) -> None:
+        written = self._open.pop(producer_id, [])
+        if is_commit:
+            self.visible |= set(written)
+        append_marker(self.log, producer_id, is_commit=is_commit)
+        self._written()
+
+    def _written(self) -> None:
+        self.log.advance_high_watermark(self.log.end_offset)
+
+    def expected(self, start: int, end: int) -> int:
+        return len([offset for offset in self.visible if start <= offset < end])
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("plain"), st.integers(1, 5)),
+    st.tuples(st.just("transactional"), st.sampled_from(PRODUCERS), st.integers(1, 4)),
+    st.tuples(st.just("end"), st.sampled_from(PRODUCERS), st.booleans()),
+)
+
+
+@given(st.lists(STEPS, max_size=25), st.data())
+def test_between_any_two_offsets(steps: list[tuple], data: st.DataObject) -> None:  # type: ignore[type-arg]
+    written = Written()
+    for name, *arguments in steps:
+        getattr(written, name)(*arguments)
+    stable = written.log.last_stable_offset
+    start = data.draw(st.integers(0, stable))
+    end = data.draw(st.integers(start, stable))
+    assert visible_count(written.log, start, end) == written.expected(start, end)
+
+
+@given(st.lists(st.tuples(STEPS, st.integers(0, 3), st.booleans()), max_size=20))
+def test_kept_up_to_date_while_the_edges_move(steps: list[tuple]) -> None:  # type: ignore[type-arg]
+    written = Written()
+    counted, start = VisibleCount(written.log), 0
+    for (name, *arguments), advance, is_deleted in steps:
+        getattr(written, name)(*arguments)
+        stable = written.log.last_stable_offset
+        start = min(start + advance, stable)
+        if is_deleted:
+            written.log.advance_log_start(min(start + 1, stable))
+        begin = max(start, written.log.log_start_offset)
+        assert counted.between(start, stable) == written.expected(begin, stable)
+
+
+def test_what_compaction_removed_is_not_counted() -> None:
+    log = new_log(config=SMALLEST)
+    records = [Record(offset, 0, b"k", b"v", ()) for offset in (0, 3, 4, 9)]
+    log.append_replicated(memoryview(build_from_records(records, leader_epoch=0)), 0)
+    log.advance_high_watermark(log.end_offset)
+    assert visible_count(log, 0, 10) == 4
+    assert visible_count(log, 1, 9) == 2
+    assert visible_count(log, 4, 10) == 2
+
+
+def test_nothing_is_between_an_offset_and_one_before_it() -> None:
+    assert visible_count(new_log(), 5, 3) == 0
