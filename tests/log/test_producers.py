@@ -133,13 +133,13 @@ def test_what_follows_a_batch_that_was_refused_is_not_taken_in_its_place() -> No
 
 @pytest.mark.parametrize("forget", ["a marker", "time"])
 def test_a_refusal_is_not_remembered_for_ever(forget: str) -> None:
-    producers = Producers(expiration_ms=100)
+    producers = Producers()
     producers.note_asked(transactional(2), 1000)
-    producers.expire(1099)
+    producers.expire(1099, 100)
     with pytest.raises(OutOfOrderSequence):
         producers.check(transactional(3), Origin.CLIENT)
     if forget == "time":
-        producers.expire(1100)
+        producers.expire(1100, 100)
         producers.check(transactional(3), Origin.CLIENT)
     else:
         producers.marked(transactional(-1), 5, ABORT)
@@ -301,17 +301,17 @@ def test_an_emptied_batch_tells_its_sequence_and_opens_no_transaction() -> None:
 
 @pytest.mark.parametrize(("now_ms", "is_known"), [(1099, True), (1100, False), (5000, False)])
 def test_a_silent_producer_is_forgotten(now_ms: int, is_known: bool) -> None:
-    producers = Producers(expiration_ms=100)
+    producers = Producers()
     producers.appended(header(0), 0)
-    producers.expire(now_ms)
+    producers.expire(now_ms, 100)
     assert (7 in producers.by_id) == is_known
 
 
 def test_one_with_an_open_transaction_is_not() -> None:
-    producers = Producers(expiration_ms=100)
+    producers = Producers()
     producers.appended(transactional(0), 0)
-    producers.expire(10_000)
+    producers.expire(10_000, 100)
     assert len(producers) == 1
     producers.marked(transactional(-1), 1, COMMIT)
-    producers.expire(10_000)
+    producers.expire(10_000, 100)
     assert len(producers) == 0

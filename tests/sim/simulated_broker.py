@@ -29,10 +29,13 @@ PRODUCE_VERSION, FETCH_VERSION = 12, 12  # the last that name topics
 class SimulatedBroker:
     """The store lies in `folder`; the logs, the network and the time are simulated."""
 
-    def __init__(self, folder: Path, seed: int = 0, *, syncs: bool = False, **settings: str) -> None:
+    def __init__(
+        self, folder: Path, seed: int = 0, *, syncs: bool = False, files: SimulatedFiles | None = None, **settings: str
+    ) -> None:
+        """`files`: those that another one has left."""
         self.system = SimulatedSystem(seed)
         self.loop = Loop(self.system)
-        self.files = SimulatedFiles()
+        self.files = SimulatedFiles() if files is None else files
         texts = {"listeners": "PLAINTEXT://127.0.0.1:0"} | {
             name.replace("_", "."): text for name, text in settings.items()
         }
@@ -42,6 +45,12 @@ class SimulatedBroker:
     def stop(self) -> None:
         self.broker.stop()
         self.loop.close()
+
+    def abandon(self) -> None:
+        """Leave everything as it lies, as a process that is killed does; `files` may lose something more."""
+        self.broker.catalog.close()
+        self.loop.close()
+        self.files.kill()
 
     def client(self, client_id: str = "simulated") -> SimulatedClient:
         return SimulatedClient(self.system, self.loop, self.broker.address.port, client_id)

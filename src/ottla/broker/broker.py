@@ -105,6 +105,7 @@ class Broker:
             retention_interval_ms=config.log_retention_check_interval_ms,
             compaction_interval_ms=config.log_cleaner_backoff_ms,
             checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
+            producer_expiration_ms=config.producer_id_expiration_ms,
             compacts=config.log_cleaner_enable,
         )
         self._background = Background(self.loop, self._housekeeping)
@@ -116,6 +117,7 @@ class Broker:
         self._admission.max_connections = config.max_connections
         self._admission.max_connections_per_ip = config.max_connections_per_ip
         self._housekeeping.compaction_interval_ms = config.log_cleaner_backoff_ms
+        self._housekeeping.producer_expiration_ms = config.producer_id_expiration_ms
 
     def _listen(self, listener: str, endpoint: Endpoint, handle: Handle) -> Server:
         config = self.settings.config

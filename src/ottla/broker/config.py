@@ -213,7 +213,6 @@ class BrokerConfig:
         86_400_000,
         "How long a partition remembers a producer that writes no more.",
         check=at_least(1),
-        is_kept_only=True,
     )
     offset_metadata_max_bytes: int = own(
         "offset.metadata.max.bytes",

@@ -20,6 +20,7 @@ from ottla.log.retention import apply_retention
 
 SECOND_MS = 1000
 MINUTE_MS = 60 * SECOND_MS
+DAY_MS = 24 * 60 * MINUTE_MS
 LOGS_A_SLICE = 100
 
 Slices = Generator[Job | None, None, None]
@@ -36,6 +37,7 @@ class Housekeeping:
         compaction_interval_ms: int = 15 * SECOND_MS,
         checkpoint_interval_ms: int = MINUTE_MS,
         producer_interval_ms: int = 10 * MINUTE_MS,
+        producer_expiration_ms: int = DAY_MS,
         compacts: bool = True,
         map_entries: int = MAP_ENTRIES,
     ) -> None:
@@ -44,7 +46,8 @@ class Housekeeping:
         self._compacts = compacts
         self._map_entries = map_entries
         self.uncleanable: dict[TopicPartition, str] = {}
-        self.compaction_interval_ms = compaction_interval_ms  # may be changed at any time
+        self.compaction_interval_ms = compaction_interval_ms  # may be changed at any time, as the next
+        self.producer_expiration_ms = producer_expiration_ms
         now_ms = clock_ms()
         self._tasks: list[tuple[Callable[[], int], Callable[[], Slices]]] = [
             (lambda: flush_interval_ms, self.flush),
@@ -123,7 +126,7 @@ class Housekeeping:
 
     def expire_producers(self) -> Slices:
         for number, (_, log) in enumerate(self._logs()):
-            log.producers.expire(self.clock_ms())
+            log.producers.expire(self.clock_ms(), self.producer_expiration_ms)
             if number % LOGS_A_SLICE == LOGS_A_SLICE - 1:
                 yield None
 

@@ -114,7 +114,9 @@ class Log:
     def last_stable_offset(self) -> int:
         """Up to where every transaction is decided and replicated."""
         unstable = self.producers.first_unstable_offset
-        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+        if unstable is None:
+            return self.high_watermark
+        return max(self.log_start_offset, min(unstable, self.high_watermark))  # records may have been deleted
 
     def advance_high_watermark(self, offset: int) -> None:
         self.high_watermark = max(self.log_start_offset, min(offset, self.end_offset))
@@ -131,6 +133,7 @@ class Log:
         *,
         origin: Origin = Origin.CLIENT,
         new_epoch_starts_at_zero: bool = False,
+        transaction_version: int = 0,
     ) -> Appended:
         """Write one batch as the leader does, giving it its offset and epoch in place.
 
@@ -142,7 +145,7 @@ class Log:
         marker = None
         if has_producer:
             if header.attributes & CONTROL:
-                marker = self._checked_marker(batch, header)
+                marker = self._checked_marker(batch, header, transaction_version)
             else:
                 known = self.producers.find_duplicate(header) if origin is Origin.CLIENT else None
                 if known is not None:
@@ -250,9 +253,11 @@ class Log:
         length: int = PREFIX.unpack_from(records, position)[1]
         return length + PREFIX_SIZE
 
-    def _checked_marker(self, batch: Buffer, header: BatchHeader) -> ControlMarker:
+    def _checked_marker(self, batch: Buffer, header: BatchHeader, transaction_version: int) -> ControlMarker:
         marker = read_marker(batch)
-        self.producers.check_marker(header.producer_id, header.producer_epoch, marker)
+        self.producers.check_marker(
+            header.producer_id, header.producer_epoch, marker, transaction_version=transaction_version
+        )
         return marker
 
     def _begin_epoch(self, leader_epoch: int) -> None:

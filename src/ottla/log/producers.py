@@ -87,9 +87,8 @@ class Producer:
 class Producers:
     """The producers of a partition, by id."""
 
-    def __init__(self, expiration_ms: int = 86_400_000) -> None:
+    def __init__(self) -> None:
         self.by_id: dict[int, Producer] = {}
-        self.expiration_ms = expiration_ms
         self._ongoing: OrderedDict[int, int] = OrderedDict()  # first offset -> producer id
         self._unreplicated: list[CompletedTransaction] = []
         self._asked: dict[int, Asked] = {}  # by producer id, until it takes part
@@ -263,19 +262,19 @@ class Producers:
 
     # Life
 
-    def expire(self, now_ms: int) -> None:
+    def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forget producers that have long been silent and have no open transaction."""
         expired = [
             producer_id
             for producer_id, producer in self.by_id.items()
-            if producer.transaction_start is None and now_ms - producer.last_timestamp >= self.expiration_ms
+            if producer.transaction_start is None and now_ms - producer.last_timestamp >= expiration_ms
         ]
         for producer_id in expired:
             del self.by_id[producer_id]
         self._asked = {
             producer_id: asked
             for producer_id, asked in self._asked.items()
-            if now_ms - asked.timestamp < self.expiration_ms
+            if now_ms - asked.timestamp < expiration_ms
         }
 
     def restore(self, producer_id: int, producer: Producer) -> None:

@@ -39,7 +39,6 @@ def open_log(
     clean: bool = False,
     recovery_point: int = 0,
     log_start_offset: int = 0,
-    producer_expiration_ms: int = 86_400_000,
     recovered: Recovered | None = None,
 ) -> Log:
     """Open the log in a folder, which is made if it is missing.
@@ -49,7 +48,7 @@ def open_log(
     opening = _Opening(files, folder, config, now_ms, recovered or Recovered())
     sizes = _finish_swaps(files, folder)
     opening.load(sizes, log_start_offset)
-    log = opening.log(log_start_offset, recovery_point, producer_expiration_ms)
+    log = opening.log(log_start_offset, recovery_point)
     if clean and opening.looks_whole():
         _trust(log)
     else:
@@ -148,7 +147,7 @@ class _Opening:
             if kind in (".index", ".timeindex", ".txnindex") and _base_of(name) not in bases:
                 self.files.remove(f"{self.folder}/{name}")
 
-    def log(self, log_start_offset: int, recovery_point: int, producer_expiration_ms: int) -> Log:
+    def log(self, log_start_offset: int, recovery_point: int) -> Log:
         start = max(log_start_offset, self.segments[0].base_offset)
         return Log(
             self.files,
@@ -156,7 +155,7 @@ class _Opening:
             self.config,
             segments=self.segments,
             epochs=self.epochs or LeaderEpochs(self.files, self.folder),
-            producers=Producers(producer_expiration_ms),
+            producers=Producers(),
             snapshots=self.snapshots,
             log_start_offset=start,
             end_offset=self.segments[-1].base_offset,

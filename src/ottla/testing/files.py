@@ -32,10 +32,10 @@ import errno
 import functools
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ottla.log.files import Buffer
+from ottla.log.files import Buffer, failure_of
 from ottla.testing.loss import ALL_KEPT, Loss
 
 TRACED_OPERATIONS = 10_000
@@ -412,6 +412,11 @@ class SimulatedFiles:
         folder = self._folder(path)
         count = len(folder.volatile)
         self._do("sync folder", path, "", lambda: folder.settle(count), lambda: folder.settle(count // 2))
+
+    def run_together(self, jobs: Sequence[Callable[[], None]]) -> dict[int, OSError]:
+        """One after the other: so their order is the same in every run."""
+        failures = {number: failure_of(job) for number, job in enumerate(jobs)}
+        return {number: failure for number, failure in failures.items() if failure is not None}
 
     def lock(self, path: str) -> SimulatedLock:
         self._made(path)

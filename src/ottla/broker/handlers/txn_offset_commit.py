@@ -56,20 +56,15 @@ def handle(broker: Broker, request: TxnOffsetCommitRequest, context: Context) ->
     if not request.group_id:
         return asked.refused(ErrorCode.INVALID_GROUP_ID)
     adds = context.version >= FIRST_VERSION_WITH_TRANSACTIONS_2
-    if _takes_part(broker, partition, producer) or not (adds or _verifies(broker)):
+    offsets = broker.topics.partition(*partition)
+    if offsets is not None and offsets.log.producers.is_replaced(*producer):
+        return asked.refused(ErrorCode.INVALID_PRODUCER_EPOCH)
+    takes_part = offsets is not None and offsets.log.producers.takes_part(*producer)
+    if takes_part or not (adds or broker.settings.config.transaction_partition_verification_enable):
         admitted({partition: ErrorCode.NONE})
         return None
     broker.transactions.admit(request.transactional_id, producer, [partition], adds=adds, done=admitted)
     return None
-
-
-def _takes_part(broker: Broker, name: tuple[str, int], producer: tuple[int, int]) -> bool:
-    partition = broker.topics.partition(*name)
-    return partition is not None and partition.log.producers.takes_part(*producer)
-
-
-def _verifies(broker: Broker) -> bool:
-    return broker.settings.config.transaction_partition_verification_enable
 
 
 def _known_code(code: ErrorCode, version: int) -> ErrorCode:
