@@ -15,6 +15,7 @@ from ottla.coordinator.classic_session import left
 from ottla.coordinator.consumer_admission import Admission, admit, check_room, find_static
 from ottla.coordinator.consumer_assignment import encoded_assignment
 from ottla.coordinator.consumer_downgrade import can_downgrade
+from ottla.coordinator.consumer_epoch import assign_if_due
 from ottla.coordinator.consumer_group import ConsumerGroup
 from ottla.coordinator.consumer_leave import remove_members
 from ottla.coordinator.consumer_member import ClassicSide, Member, MemberState, Profile
@@ -55,6 +56,8 @@ def join(machine: GroupMachine, operation: Operation, group: ConsumerGroup, join
     replaced = admission.member if admission.replaced_by is not None else None
     if replaced is not None and not replaced.is_classic and _is_last_of_its_protocol(machine, group, replaced):
         remove_members(machine, operation, group, [replaced])
+        if machine.groups.get(group.group_id) is group:  # it was the only one
+            group.write_tombstones(operation)
         return False
     member = admit(machine, operation, group.group_id, admission)
     step = Step(_merged(member.profile, joiner, subscription), _owned(machine.topics, subscription))
@@ -186,11 +189,15 @@ def _syncing(operation: Operation, group: ConsumerGroup, request: SyncGroupReque
     return member
 
 
-def heartbeat(operation: Operation, group: ConsumerGroup, reply: Reply, request: HeartbeatRequest) -> None:
+def heartbeat(
+    machine: GroupMachine, operation: Operation, group: ConsumerGroup, reply: Reply, request: HeartbeatRequest
+) -> None:
     code = ErrorCode.NONE
     try:
         member = _classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
         start_session(operation, group, member)
+        if all(each.is_classic for each in group.members.values()):
+            assign_if_due(machine, operation, group)  # there is nobody else whose heartbeats would
         if _has_to_join(group, member):
             _tell_to_join(operation, group, member)
             code = ErrorCode.REBALANCE_IN_PROGRESS

@@ -110,16 +110,16 @@ class GroupMachine:
         elif isinstance(group, ConsumerGroup):
             consumer_classic.sync(self, operation, group, reply, request)
         else:
-            operation.answer(reply, refused_sync(_unknown(request.group_id)))
+            operation.answer(reply, refused_sync(ErrorCode.UNKNOWN_MEMBER_ID))
 
     def heartbeat(self, operation: Operation, reply: Reply, request: HeartbeatRequest) -> None:
         group = self.groups.get(request.group_id)
         if isinstance(group, ClassicGroup):
             heartbeat(operation, group, reply, request)
         elif isinstance(group, ConsumerGroup):
-            consumer_classic.heartbeat(operation, group, reply, request)
+            consumer_classic.heartbeat(self, operation, group, reply, request)
         else:
-            operation.answer(reply, HeartbeatResponse(error_code=_unknown(request.group_id)))
+            operation.answer(reply, HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
 
     def leave(self, operation: Operation, reply: Reply, group_id: str, leaving: list[MemberIdentity]) -> None:
         group = self.groups.get(group_id)
@@ -188,11 +188,6 @@ def _session_over(machine: GroupMachine, operation: Operation, group_id: str, me
     group = machine.groups.get(group_id)
     if isinstance(group, ClassicGroup):
         session_over(operation, group, member_id, machine.settings())
-
-
-def _unknown(group_id: str) -> ErrorCode:
-    """What members of a group that is not there are told."""
-    return ErrorCode.UNKNOWN_MEMBER_ID if group_id else ErrorCode.INVALID_GROUP_ID
 
 
 _TIMERS: dict[str, Callable[..., None]] = {
