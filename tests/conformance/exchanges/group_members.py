@@ -16,7 +16,7 @@ from tests.conformance.group_requests import (
     leave_alone,
     sync,
 )
-from tests.conformance.members import Member, await_state, stable_group
+from tests.conformance.members import Member, await_state, stable_group, without_a_group_of_no_name
 from tests.conformance.script import Script
 
 exchanges = Exchanges("group_members")
@@ -139,6 +139,17 @@ def an_old_heartbeat_with(script: Script, wrong: Wrong) -> None:
     group = script.group()
     [member] = stable_group(script, group, "a")
     script.send(wrong(group, member), 0)
+
+
+@exchanges.one
+def a_group_of_no_name_that_has_offsets(script: Script) -> None:
+    topic = script.topic()
+    without_a_group_of_no_name(script)
+    script.ask(commit("", topic))
+    script.send(heartbeat("", -1, "nobody"))
+    script.send(sync("", -1, "nobody"))
+    script.send(leave("", ("nobody", None)))
+    script.send(join(""))
 
 
 @exchanges.versions((0, 1, 2))

@@ -1,12 +1,10 @@
-"""DescribeGroups (15), versions 0 to 6: classic groups; of others it knows nothing.
-
-Without access control there is nothing to tell about allowed operations.
-"""
+"""DescribeGroups (15), versions 0 to 6: classic groups; of others it knows nothing."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.operations import GROUP_OPERATIONS
 from ottla.coordinator.classic_group import ClassicGroup
 from ottla.coordinator.group_listing import describe, describe_unknown
 from ottla.coordinator.operation import Operation, Reply
@@ -34,6 +32,8 @@ def handle(broker: Broker, request: DescribeGroupsRequest, context: Context) -> 
             described = describe_unknown(names[place], ErrorCode.GROUP_ID_NOT_FOUND, message)
         else:
             described = describe_unknown(names[place], ErrorCode.NONE)
+        if request.include_authorized_operations and described.error_code == ErrorCode.NONE:
+            described.authorized_operations = GROUP_OPERATIONS
         operation.answer(reply, described)
 
     def refusal(place: int, code: ErrorCode) -> DescribedGroup:

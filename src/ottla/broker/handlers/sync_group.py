@@ -20,6 +20,8 @@ FIRST_VERSION_WITH_PROTOCOL = 5
 def handle(broker: Broker, request: SyncGroupRequest, context: Context) -> SyncGroupResponse | None:
     if context.version >= FIRST_VERSION_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name):
         return refused_sync(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if not request.group_id:
+        return refused_sync(ErrorCode.INVALID_GROUP_ID)
     reply = Reply(context.reply, refused_sync)
     broker.groups.submit(request.group_id, reply, lambda machine, operation: machine.sync(operation, reply, request))
     return None
