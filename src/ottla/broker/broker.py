@@ -35,6 +35,7 @@ from ottla.wire.header import RequestHeader
 if TYPE_CHECKING:
     from ottla.broker.dispatch import Context
     from ottla.broker.groups import Groups
+    from ottla.broker.lags import Lags
     from ottla.broker.transactions import Transactions
     from ottla.replica.partition import Partition
 
@@ -188,6 +189,12 @@ class Broker:
         from ottla.broker.groups import Groups
 
         return Groups(self)
+
+    @functools.cached_property
+    def lags(self) -> Lags:
+        from ottla.broker.lags import Lags
+
+        return Lags(self)
 
     @functools.cached_property
     def transactions(self) -> Transactions:

@@ -50,10 +50,40 @@ def _lines(broker: Broker) -> Iterator[str]:
     yield from _single("ottla_partitions", "gauge", "Partitions on this broker.", len(logs))
     failed = sum(log.failure is not None for log in logs)
     yield from _single("ottla_failed_partitions", "gauge", "Partitions whose disk failed.", failed)
+    if "groups" in broker.__dict__:  # somebody has asked for one
+        yield from _group_lines(broker)
     yield from _family("ottla_log_size_bytes", "gauge", "Bytes of a topic's logs.")
     for topic in broker.topics:
         size = sum(partition.log.size_bytes for partition in topic.partitions)
         yield f'ottla_log_size_bytes{{topic="{topic.name}"}} {size}'
+
+
+def _group_lines(broker: Broker) -> Iterator[str]:
+    from ottla.coordinator.classic_group import ClassicGroup
+
+    states: Counter[tuple[str, str]] = Counter()
+    members: Counter[str] = Counter()
+    for shard in broker.groups.shards():
+        for group in shard.machine.groups.values():
+            kind = "classic" if isinstance(group, ClassicGroup) else "consumer"
+            states[kind, group.state_name] += 1
+            members[kind] += group.member_count
+    yield from _family("ottla_groups", "gauge", "Groups, by their protocol and state.")
+    for (kind, state), count in sorted(states.items()):
+        yield f'ottla_groups{{protocol="{kind}",state="{state}"}} {count}'
+    yield from _family("ottla_group_members", "gauge", "Members of groups, by protocol.")
+    for kind, count in sorted(members.items()):
+        yield f'ottla_group_members{{protocol="{kind}"}} {count}'
+    yield from _single("ottla_commits_total", "counter", "Requests that commit offsets.", broker.metrics.commits)
+    yield from _family("ottla_group_lag", "gauge", "Records that a group has not committed yet and would get.")
+    for lag in broker.lags.all():
+        labels = f'group="{_escaped(lag.group)}",topic="{lag.topic}",partition="{lag.partition}"'
+        yield f"ottla_group_lag{{{labels}}} {lag.records}"
+
+
+def _escaped(text: str) -> str:
+    """A label's value: groups may have any name."""
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _family(name: str, kind: str, text: str) -> Iterator[str]:

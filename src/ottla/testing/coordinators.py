@@ -1,0 +1,50 @@
+"""What a test makes happen inside the coordinators: a rebalance that nobody asked for, a producer that is replaced."""
+
+from __future__ import annotations
+
+from ottla.broker.broker import Broker
+from ottla.coordinator import classic_rebalance, consumer_epoch
+from ottla.coordinator.classic_group import ClassicGroup
+from ottla.coordinator.consumer_group import ConsumerGroup
+from ottla.coordinator.group_machine import GroupMachine
+from ottla.coordinator.operation import Operation, Reply
+from ottla.coordinator.transaction_machine import Identity
+from ottla.wire.errors import ErrorCode
+
+FENCING_TIMEOUT_MS = 60_000
+
+
+def rebalance(broker: Broker, group_id: str) -> None:
+    """Let all members of a classic group join again, or begin another epoch of a consumer group."""
+
+    def begin(operation: Operation) -> None:
+        group = machine.groups[group_id]
+        if isinstance(group, ClassicGroup):
+            classic_rebalance.rebalance(operation, group, machine.settings())
+        elif isinstance(group, ConsumerGroup):
+            consumer_epoch.bump_if_changed(machine, operation, group, is_due=True)
+
+    for shard in broker.groups.shards():
+        machine: GroupMachine = shard.machine
+        found = machine.groups.get(group_id)
+        if found is not None and not found.is_empty:
+            shard.run(begin)
+            return
+    raise ValueError(f"there is no group {group_id!r} with members")
+
+
+def fence(broker: Broker, transactional_id: str) -> None:
+    """Take the transactional id over, as a second instance of its producer would."""
+    identities: list[Identity] = []
+    reply = Reply(identities.append, Identity)
+    broker.transactions.submit(
+        transactional_id,
+        reply,
+        lambda machine, operation: machine.init_producer_id(
+            operation, reply, transactional_id, FENCING_TIMEOUT_MS, None
+        ),
+    )
+    codes = {identity.code for identity in identities}
+    # One whose transaction is open is fenced at once, and told to come again for its identity.
+    if not codes <= {ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS}:
+        raise ValueError(f"{transactional_id!r} cannot be fenced: {codes}")

@@ -1,0 +1,333 @@
+"""A real broker inside the process of a test, on a thread of its own, with data that goes when it goes.
+
+    with ottla.testing.broker() as broker:
+        broker.topic("orders", partitions=3)
+        producer = Producer({"bootstrap.servers": broker.bootstrap})  # of any make
+
+Everything in it is what `ottla serve` runs: only the settings that make people wait are shorter.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple, TypeVar
+
+from ottla.broker.broker import Broker
+from ottla.broker.config_layers import BrokerSettings
+from ottla.broker.listeners import Endpoint, plaintext
+from ottla.broker.loop import Loop
+from ottla.broker.topics import Topic
+from ottla.controller.refusal import Refusal
+from ottla.records.build import build_batch
+from ottla.testing.faults import Faults, FaultyDispatch
+from ottla.testing.full_disk import FillableDisk
+from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
+
+T = TypeVar("T")
+
+# A group of a test knows who is in it, and a member that dies there is not missed for a minute.
+QUICK_SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "100",
+    "group.consumer.min.session.timeout.ms": "100",
+    "group.consumer.min.heartbeat.interval.ms": "10",
+    "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.heartbeat.interval.ms": "100",
+}
+READ_BYTES = 1 << 20
+LOOK_AGAIN_SECONDS = 0.005
+
+
+class StoredRecord(NamedTuple):
+    """A record as it lies in a topic."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+class LocalBroker:
+    """A running broker. Its methods may be called from any thread but its own."""
+
+    def __init__(
+        self,
+        folder: str,
+        *,
+        port: int = 0,
+        durability: str = "page-cache",
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """`settings`: the broker's, by Kafka's names."""
+        self.folder = folder
+        self.faults = Faults()
+        self._disk = FillableDisk()
+        self._syncs = {"page-cache": False, "fsync": True}[durability]
+        self._settings = dict(settings or {})
+        self._resumed = threading.Event()
+        self._resumed.set()
+        self._start(port)
+
+    def _start(self, port: int) -> None:
+        settings = {"listeners": plaintext("127.0.0.1", port)} | self._settings
+        self._loop = Loop()
+        self._broker = Broker(self._loop, self._disk, self.folder, BrokerSettings(settings), syncs=self._syncs)
+        self._broker.make_dispatch = lambda broker: FaultyDispatch(broker, self.faults)
+        try:
+            self._broker.start()
+        except BaseException:
+            self._broker.stop()
+            self._loop.close()
+            raise
+        self._thread = threading.Thread(target=self._loop.run, name="ottla-broker", daemon=True)
+        self._thread.start()
+
+    # Where it is
+
+    @property
+    def endpoints(self) -> dict[str, Endpoint]:
+        """Where each listener is, by its name."""
+        return self._broker.endpoints
+
+    @property
+    def host(self) -> str:
+        return self._broker.address.host
+
+    @property
+    def port(self) -> int:
+        return self._broker.address.port
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients call `bootstrap.servers`."""
+        return str(self._broker.address)
+
+    def __repr__(self) -> str:
+        return f"<LocalBroker on {self.bootstrap}>"
+
+    def call(self, function: Callable[[Broker], T]) -> T:
+        """Call on the broker's own thread, where alone its state may be touched, and give back the result."""
+        result: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                result.set_result(function(self._broker))
+            except BaseException as error:
+                result.set_exception(error)
+
+        self._loop.post(run)
+        return result.result()
+
+    # Topics
+
+    def topic(self, name: str, *, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
+        """Create a topic; its name, to be used in the same line."""
+        asked = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=-1,
+            assignments=[],
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in (config or {}).items()],
+        )
+        answer = self.call(lambda broker: broker.catalog.create_topics([asked]))[name]
+        if isinstance(answer, Refusal):
+            raise answer
+        return name
+
+    def put(
+        self,
+        topic: str,
+        *values: bytes | None,
+        key: bytes | None = None,
+        partition: int = 0,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        timestamp: int | None = None,
+    ) -> None:
+        """Append records without a client, so that there is something to read."""
+        batch = build_batch(
+            values,
+            timestamp=time.time_ns() // 1_000_000 if timestamp is None else timestamp,
+            keys=[key] * len(values),
+            headers=[tuple(headers)] * len(values),
+        )
+
+        def append(broker: Broker) -> None:
+            found = _topic(broker, topic).partitions[partition]
+            found.produce(batch, version=9, has_transactional_id=False, now_ms=broker.clock_ms())
+
+        self.call(append)
+
+    def records(self, topic: str, *, committed_only: bool = True) -> list[StoredRecord]:
+        """What a consumer from the beginning would get, partition after partition."""
+        return self.call(lambda broker: list(_stored(_topic(broker, topic), committed_only)))
+
+    def values(self, topic: str) -> list[bytes | None]:
+        return [record.value for record in self.records(topic)]
+
+    def assert_records(self, topic: str, values: Sequence[bytes | None], *, within: float = 10.0) -> None:
+        """Wait until a topic has these values, in any order of partitions; AssertionError tells what it has instead."""
+        wanted = sorted(values, key=repr)
+        found: list[bytes | None] = []
+
+        def has_all() -> bool:
+            found[:] = self.values(topic)
+            return len(found) >= len(wanted)
+
+        _wait_until(has_all, within)
+        assert sorted(found, key=repr) == wanted, f"{topic} has {found!r}, not {list(values)!r}"
+
+    def dump(self, topic: str) -> str:
+        """A topic as text, a record a line: for a look when a test fails."""
+        lines = [
+            f"{topic}-{record.partition}@{record.offset} key={record.key!r} value={record.value!r}"
+            + "".join(f" {name}={value!r}" for name, value in record.headers)
+            for record in self.records(topic, committed_only=False)
+        ]
+        return "\n".join(lines)
+
+    # Groups and transactions
+
+    def lag(self, group: str) -> int:
+        """The records that a group has not committed yet and would still get, in all partitions it has committed."""
+        return self.call(lambda broker: sum(lag.records for lag in broker.lags.of_group(group)))
+
+    def wait_for_lag_zero(self, group: str, *, within: float = 10.0) -> None:
+        """Until a group has committed all there is to get; AssertionError if it has not in time."""
+
+        def is_done() -> bool:
+            lags = self.call(lambda broker: broker.lags.of_group(group))
+            return bool(lags) and not any(lag.records for lag in lags)
+
+        if not _wait_until(is_done, within):
+            lags = self.call(lambda broker: broker.lags.of_group(group))
+            behind = [f"{lag.topic}-{lag.partition} by {lag.records}" for lag in lags if lag.records]
+            raise AssertionError(f"group {group!r} is behind: {', '.join(behind) or 'it has committed nothing'}")
+
+    def rebalance(self, group: str) -> None:
+        """Make a group rebalance: all members of a classic one join again, a consumer one begins another epoch."""
+        from ottla.testing import coordinators
+
+        self.call(lambda broker: coordinators.rebalance(broker, group))
+
+    def fence(self, transactional_id: str) -> None:
+        """Take a transactional id over, as a second instance would: its producer may write no more."""
+        from ottla.testing import coordinators
+
+        self.call(lambda broker: coordinators.fence(broker, transactional_id))
+
+    # What can happen to a broker
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """As a process that is stopped: connections stay, nothing is answered until it goes on."""
+        self.pause()
+        try:
+            yield
+        finally:
+            self.resume()
+
+    def pause(self) -> None:
+        is_paused = threading.Event()
+        self._resumed.clear()
+        resumed = self._resumed
+
+        def hold() -> None:
+            is_paused.set()
+            resumed.wait()
+
+        self._loop.post(hold)
+        is_paused.wait()
+
+    def resume(self) -> None:
+        self._resumed.set()
+
+    @contextmanager
+    def full_disk(self) -> Iterator[None]:
+        """Writes are refused with Kafka's storage error; reads go on."""
+        self._disk.is_full = True
+        try:
+            yield
+        finally:
+            self._disk.is_full = False
+
+    def restart(self, *, kill: bool = False) -> None:
+        """Stop and start again on the same port with the same data; killed: without a word to anyone."""
+        port = self.port
+        self._end(kill=kill)
+        self._start(port)
+
+    def stop(self) -> None:
+        self._end(kill=False)
+
+    def _end(self, *, kill: bool) -> None:
+        self.resume()
+        self._loop.post(self._loop.stop)
+        self._thread.join()
+        if kill:
+            self._broker.abandon()
+        else:
+            self._broker.stop()
+        self._loop.close()
+
+
+@contextmanager
+def broker(
+    folder: str | None = None,
+    *,
+    port: int = 0,
+    durability: str = "page-cache",
+    settings: Mapping[str, str] | None = None,
+) -> Iterator[LocalBroker]:
+    """A broker that listens on loopback; without a folder its data is in one that is removed at the end.
+
+    `settings` are the broker's, by Kafka's names, over those that make it quick.
+    """
+    with ExitStack() as stack:
+        if folder is None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-broker-"))
+        started = LocalBroker(folder, port=port, durability=durability, settings=QUICK_SETTINGS | dict(settings or {}))
+        stack.callback(started.stop)
+        yield started
+
+
+def _topic(broker: Broker, name: str) -> Topic:
+    topic = broker.topics.by_name.get(name)
+    if topic is None:
+        raise ValueError(f"there is no topic {name!r}; there are {sorted(broker.topics.by_name)}")
+    return topic
+
+
+def _stored(topic: Topic, committed_only: bool) -> Iterator[StoredRecord]:
+    from ottla.client.visible import visible_batches
+
+    for partition in topic.partitions:
+        offset = partition.log.log_start_offset
+        while True:
+            read = partition.read(offset, READ_BYTES, committed_only=committed_only)
+            if read.records is None:
+                break
+            aborted = [(entry.producer_id, entry.first_offset) for entry in read.aborted or ()]
+            for batch, is_visible in visible_batches(read.records.read(), offset, aborted):
+                records = batch.records(offset) if is_visible else ()
+                offset = batch.header.next_offset
+                for record in records:
+                    yield StoredRecord(
+                        partition.index, record.offset, record.timestamp, record.key, record.value, record.headers
+                    )
+
+
+def _wait_until(is_so: Callable[[], bool], within: float) -> bool:
+    """Look again and again; whether it was so in time."""
+    deadline = time.monotonic() + within
+    while not is_so():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(LOOK_AGAIN_SECONDS)
+    return True

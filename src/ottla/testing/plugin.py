@@ -1,0 +1,58 @@
+"""The pytest plugin: `def test_x(ottla)` gets a running broker.
+
+A test says what it needs of it with a marker:
+
+    @pytest.mark.ottla(topics={"orders": 3}, settings={"auto.create.topics.enable": "false"})
+    def test_x(ottla): ...
+
+`ottla` is a new broker for each test. `ottla_module` and `ottla_session` are shared by the tests of a file and of the
+whole run, for suites that would rather share than start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from ottla.testing import LocalBroker
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        "ottla(topics={name: partitions}, settings={name: value}, durability='page-cache'): "
+        "what the broker of the fixture `ottla` is like",
+    )
+
+
+@pytest.fixture
+def ottla(request: pytest.FixtureRequest) -> Iterator[LocalBroker]:
+    """A running broker of this test's own, whose data goes with it."""
+    marker = request.node.get_closest_marker("ottla")
+    yield from _running(**(marker.kwargs if marker is not None else {}))
+
+
+@pytest.fixture(scope="module")
+def ottla_module() -> Iterator[LocalBroker]:
+    """A running broker that the tests of one file share."""
+    yield from _running()
+
+
+@pytest.fixture(scope="session")
+def ottla_session() -> Iterator[LocalBroker]:
+    """A running broker that all tests share."""
+    yield from _running()
+
+
+def _running(
+    topics: dict[str, int] | None = None, settings: dict[str, str] | None = None, durability: str = "page-cache"
+) -> Iterator[LocalBroker]:
+    from ottla.testing import broker
+
+    with broker(settings=settings, durability=durability) as running:
+        for name, partitions in (topics or {}).items():
+            running.topic(name, partitions=partitions)
+        yield running
