@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -33,7 +33,6 @@ class Client:
     def __init__(self) -> None:
         self.slots: list[Client.Slot] = []
         self.reasons: list[str] = []
-        self.when_handled: Callable[[], None] | None = None
 
     class Slot:
         def __init__(self) -> None:
@@ -46,8 +45,8 @@ class Client:
         self.slots.append(Client.Slot())
         return self.slots[-1]
 
-    def call_when_handled(self, callback: Callable[[], None]) -> None:
-        self.when_handled = callback
+    def answer(self, frames: bytes) -> None:
+        self.expect_answer().answer([frames])
 
     def close(self, reason: str) -> None:
         self.reasons.append(reason)
@@ -87,14 +86,14 @@ class Side:
         return {topic.name: topic.topic_id for topic in self.broker.topics}
 
     def handle(self, frames: list[bytes]) -> Client:
-        """As a connection does with what one receive brings."""
+        """As the loop does in a round that brings these frames."""
         client = Client()
         for frame in frames:
             if client.reasons:
                 break  # it is closed
             self.dispatch.handle(cast(Connection, client), memoryview(bytearray(frame)))
-        if client.when_handled is not None:
-            client.when_handled()
+        self.opened.loop.call_soon(lambda: None)
+        self.opened.loop.run_once()
         return client
 
     def logs(self) -> dict[str, bytes]:

@@ -2,14 +2,16 @@
 
 A client that writes to a partition repeats itself: its frames differ in the correlation id and the batch, their answers
 in the correlation id and the offset. The first request of a kind goes the long way, through handlers/produce.py, and
-the rest of its bytes and of its answer's is kept as a shape. Frames of a known shape that come with one receive make a
-run: their batches are checked alone and written together. What is unusual in any way (compressed, idempotent, under a
-quota, to be on the disk first) goes the long way, and so does whatever would be refused.
+the rest of its bytes and of its answer's is kept as a shape. Frames of a known shape that come in one round of the
+loop, from whichever clients, make a run: their batches are checked alone and written together. What is unusual in any
+way (large, compressed, idempotent, under a quota, to be on the disk first) goes the long way, and so does whatever
+would be refused. A frame that goes the long way ends the run before, so that nobody overtakes.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ottla.log.errors import LogError
@@ -40,6 +42,7 @@ FIRST_VERSION = PRODUCE.flexible
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 ACKS = (-1, 1)  # with one replica they are the same
 MOST_SHAPES = 1_000
+MOST_BATCH_BYTES = 1 << 16  # what is copied rather than written alone
 MOST_RUN_BYTES = 1 << 20
 LONGEST_NAME_BYTES = 126  # with a length of one byte
 
@@ -55,13 +58,13 @@ _OFFSETS = struct.Struct(">qqq")  # base offset, log append time, log start offs
 class Answer(NamedTuple):
     """The bytes of an answer around what differs."""
 
-    pack: struct.Struct
+    pack: Callable[..., bytes]
     size: bytes
     middle: bytes
     end: bytes
 
     def frame(self, correlation_id: int, base_offset: int, log_start_offset: int) -> bytes:
-        return self.pack.pack(self.size, correlation_id, self.middle, base_offset, -1, log_start_offset, self.end)
+        return self.pack(self.size, correlation_id, self.middle, base_offset, -1, log_start_offset, self.end)
 
 
 class Shape(NamedTuple):
@@ -75,30 +78,17 @@ class Shape(NamedTuple):
 
 
 class Run:
-    """Requests of one shape that came together."""
+    """Requests for one partition that came in one round."""
 
-    __slots__ = (
-        "batches",
-        "connection",
-        "correlation_ids",
-        "frame_bytes",
-        "most_bytes",
-        "now_ms",
-        "partition",
-        "settings",
-        "shape",
-        "size_bytes",
-    )
+    __slots__ = ("batches", "frame_bytes", "most_bytes", "now_ms", "partition", "requests", "settings", "size_bytes")
 
-    def __init__(self, connection: Connection, shape: Shape, partition: Partition, now_ms: int) -> None:
-        self.connection = connection
-        self.shape = shape
+    def __init__(self, partition: Partition, now_ms: int) -> None:
         self.partition = partition
         self.now_ms = now_ms
         self.settings: ProduceSettings = partition.log.produce_settings
         self.most_bytes = min(MOST_RUN_BYTES, partition.log.config.segment_bytes)
+        self.requests: list[tuple[Connection, Shape, int]] = []  # with their correlation ids
         self.batches: list[tuple[memoryview, BatchHeader]] = []
-        self.correlation_ids: list[int] = []
         self.size_bytes = 0
         self.frame_bytes = 0
 
@@ -108,10 +98,11 @@ class ProduceRuns:
         self._broker = broker
         self._shapes: dict[tuple[int, bytes], Shape] = {}  # by version and the bytes from the client id to the batch
         self._run: Run | None = None
+        self._shape: Shape | None = None  # of the request that the run was last found for
         self._is_known = False  # the shape of the last frame that was looked at
 
     def take(self, connection: Connection, frame: memoryview) -> bool:
-        """Whether the frame goes the short way. Then it is answered when the frames at hand are over."""
+        """Whether the frame goes the short way. Then it is answered at the end of the loop's round."""
         size = len(frame)
         self._is_known = False
         if size < _HEAD.size:
@@ -136,7 +127,7 @@ class ProduceRuns:
         except (IndexError, ProtocolError):
             return False
         stop = start + length - 1
-        if frame[stop:] != shape.tail:
+        if length > MOST_BATCH_BYTES or frame[stop:] != shape.tail:
             return False
         return self._add(connection, shape, correlation_id, frame[start:stop], size)
 
@@ -144,29 +135,34 @@ class ProduceRuns:
         self, connection: Connection, shape: Shape, correlation_id: int, records: memoryview, frame_bytes: int
     ) -> bool:
         run = self._run
-        if run is None or run.shape is not shape or run.size_bytes + len(records) > run.most_bytes:
-            run = self._begin(connection, shape)
+        if run is None or self._shape is not shape or run.size_bytes + len(records) > run.most_bytes:
+            run = self._begin(shape)
             if run is None:
                 return False
-        batch = plain_batch(records, run.settings, run.now_ms)
+        # What it was received into will be used for the next before this is written.
+        batch = plain_batch(bytearray(records), run.settings, run.now_ms)
         if batch is None or batch[1].producer_id >= 0:
             return False
         run.batches.append(batch)
-        run.correlation_ids.append(correlation_id)
+        run.requests.append((connection, shape, correlation_id))
         run.size_bytes += len(records)
         run.frame_bytes += frame_bytes
         return True
 
-    def _begin(self, connection: Connection, shape: Shape) -> Run | None:
-        self.end()
+    def _begin(self, shape: Shape) -> Run | None:
+        """A run for requests of this shape: the one at hand, if it is for the same partition."""
         broker = self._broker
         if broker.waits_for_disk or broker.quotas.are_set:
             return None
         partition = _partition(broker, shape)
         if partition is None:
             return None
-        self._run = run = Run(connection, shape, partition, broker.clock_ms())
-        connection.call_when_handled(self.end)
+        run = self._run
+        if run is None or run.partition is not partition or run.size_bytes >= run.most_bytes - MOST_BATCH_BYTES:
+            self.end()
+            self._run = run = Run(partition, broker.clock_ms())
+            broker.loop.call_soon(self.end)
+        self._shape = shape
         return run
 
     def end(self) -> None:
@@ -179,11 +175,14 @@ class ProduceRuns:
         metrics.requests[PRODUCE.name] += len(run.batches)
         metrics.received_bytes += run.frame_bytes
         try:
-            run.connection.expect_answer().answer([_written(run)])
+            answers = _written(run)
             metrics.produced_bytes += run.size_bytes
+            for connection, frames in answers:
+                connection.answer(b"".join(frames))
         except Exception:
-            self._broker.report_bug(run.shape.header)
-            run.connection.close("the broker failed")
+            self._broker.report_bug(run.requests[0][1].header)
+            for connection, _, _ in run.requests:
+                connection.close("the broker failed")
 
     def learn(self, header: RequestHeader, request: ProduceRequest, response: ProduceResponse) -> None:
         """Remember the shape of the request that was last looked at, and went the long way."""
@@ -212,31 +211,39 @@ def _partition(broker: Broker, shape: Shape) -> Partition | None:
     return broker.topics.partition(topic.name, shape.partition)
 
 
-def _written(run: Run) -> bytes:
-    """Append the batches; all answers in a row."""
-    log = run.partition.log
-    answer = run.shape.answer
+def _written(run: Run) -> list[tuple[Connection, list[bytes]]]:
+    """Append the batches; the answers of each connection, in the order of its requests."""
+    answers: list[tuple[Connection, list[bytes]]] = []
+    log_start_offset = run.partition.log.log_start_offset
+    refusal = None
+    offset = -1
     try:
         offset = run.partition.produce_all(run.batches, run.now_ms)
-    except LogError as refusal:
-        return _refused(run, refusal)
-    pack, size, middle, end = answer
-    frames = []
-    for correlation_id, (_, header) in zip(run.correlation_ids, run.batches, strict=True):
-        frames.append(pack.pack(size, correlation_id, middle, offset, -1, log.log_start_offset, end))
-        offset += header.last_offset_delta + 1
-    return b"".join(frames)
+    except LogError as error:
+        refusal = error
+    last: Connection | None = None
+    for (connection, shape, correlation_id), (_, header) in zip(run.requests, run.batches, strict=True):
+        if connection is not last:
+            frames: list[bytes] = []
+            answers.append((connection, frames))
+            last = connection
+        if refusal is None:
+            pack, size, middle, end = shape.answer
+            frames.append(pack(size, correlation_id, middle, offset, -1, log_start_offset, end))
+            offset += header.last_offset_delta + 1
+        else:
+            frames.append(_refused(shape, correlation_id, refusal, log_start_offset))
+    return answers
 
 
-def _refused(run: Run, refusal: LogError) -> bytes:
+def _refused(shape: Shape, correlation_id: int, refusal: LogError, log_start_offset: int) -> bytes:
     answer = PartitionProduceResponse(
-        index=run.shape.partition,
+        index=shape.partition,
         error_code=ErrorCode(refusal.code),
         base_offset=-1,
-        log_start_offset=run.partition.log.log_start_offset,
+        log_start_offset=log_start_offset,
     )
-    topic, version = run.shape.topic, run.shape.header.version
-    return b"".join(_encoded(topic, answer, version, correlation_id) for correlation_id in run.correlation_ids)
+    return _encoded(shape.topic, answer, shape.header.version, correlation_id)
 
 
 def _encoded(topic: TopicProduceData, answer: PartitionProduceResponse, version: int, correlation_id: int) -> bytes:
@@ -261,7 +268,7 @@ def _answer(topic: TopicProduceData, index: int, version: int) -> Answer | None:
     at = next(position for position, byte in enumerate(frame) if byte != other[position])
     end = frame[at + _OFFSETS.size :]
     middle = frame[_CLIENT_ID_AT:at]
-    answer = Answer(struct.Struct(f">4si{len(middle)}sqqq{len(end)}s"), frame[:4], middle, end)
+    answer = Answer(struct.Struct(f">4si{len(middle)}sqqq{len(end)}s").pack, frame[:4], middle, end)
     is_right = answer.frame(0, 0, 0) == frame and answer.frame(0, -1, -1) == other
     return answer if is_right else None
 

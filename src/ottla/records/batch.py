@@ -118,13 +118,8 @@ def add_to_sequence(sequence: int, increment: int) -> int:
     return (sequence + increment) & 0x7FFFFFFF
 
 
-def header_of(fields: tuple[int, ...]) -> BatchHeader:
-    """The header from what `HEADER` unpacks; at half the cost of its constructor."""
-    return tuple.__new__(BatchHeader, fields)
-
-
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    return tuple.__new__(BatchHeader, HEADER.unpack_from(buffer, position))
+    return tuple.__new__(BatchHeader, HEADER.unpack_from(buffer, position))  # half the cost of its constructor
 
 
 def stored_crc(buffer: Buffer, position: int = 0) -> int:

@@ -59,6 +59,13 @@ cdef inline (int64_t, Py_ssize_t) read_wide(octets_t data, Py_ssize_t position, 
         shift += 7
     return 0, -1
 
+cdef inline int64_t big_endian(octets_t data, Py_ssize_t position, int size) noexcept:
+    cdef uint64_t raw = data[position] if data[position] < 0x80 else data[position] | ~<uint64_t> 0xFF
+    cdef int index
+    for index in range(1, size):
+        raw = (raw << 8) | data[position + index]
+    return <int64_t> raw
+
 cdef inline octets_t octets(memoryview view) except? NULL:
     if not PyBuffer_IsContiguous(PyMemoryView_GET_BUFFER(view), b"C"):
         raise BufferError("the buffer is not contiguous")
@@ -134,6 +141,11 @@ cpdef list decode_records(object area, Py_ssize_t count, int64_t base_offset, in
 @cython.locals(view=memoryview, data=octets_t, end=Py_ssize_t, position=Py_ssize_t, index=Py_ssize_t,
                fields=Fields, least=int64_t, most=int64_t, null_key=Py_ssize_t, in_order=bint)
 cpdef object scan_records(object area, Py_ssize_t count)
+
+@cython.locals(view=memoryview, data=octets_t, end=Py_ssize_t, position=Py_ssize_t, index=int64_t, count=int64_t,
+               base_timestamp=int64_t, max_timestamp=int64_t, fields=Fields, least=int64_t, most=int64_t,
+               null_key=Py_ssize_t, crc=int64_t)
+cpdef tuple scan_plain(object batch)
 
 @cython.locals(view=memoryview, data=octets_t, end=Py_ssize_t, position=Py_ssize_t, index=Py_ssize_t,
                fields=Fields, entries=list)

@@ -11,7 +11,23 @@ from array import array
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ottla.records.batch import Buffer, CorruptBatch
+from ottla.records.batch import (
+    ATTRIBUTES_AT,
+    BASE_SEQUENCE_AT,
+    BASE_TIMESTAMP_AT,
+    COUNT_AT,
+    CRC_AT,
+    HEADER_SIZE,
+    LAST_OFFSET_DELTA_AT,
+    LENGTH_AT,
+    MAGIC,
+    MAGIC_AT,
+    MAX_TIMESTAMP_AT,
+    PREFIX_SIZE,
+    PRODUCER_ID_AT,
+    Buffer,
+    CorruptBatch,
+)
 
 try:
     import cython  # type: ignore[import-untyped]
@@ -21,6 +37,7 @@ except ModuleNotFoundError:
 if not cython.compiled:
     from ottla.records.memory import (
         Fields,
+        big_endian,
         copy,
         copy_range,
         fill_ones,
@@ -48,6 +65,7 @@ MOST_RECORD_BYTES = 0x7FFFFFFF
 MOST_COLUMN_BYTES = 0x7FFFFFFF  # Arrow's offsets are 32 bits wide
 LEAST_INT64 = -0x8000000000000000
 MOST_INT64 = 0x7FFFFFFFFFFFFFFF
+MOST_USUAL = 0x3FFFFFFFFFFFFFFF  # of timestamps: sums and differences of two are within 64 bits
 
 # What can be wrong with a record. The reader returns these in place of the next position.
 BAD_SIZE, BAD_TIMESTAMP, BAD_OFFSET, BAD_KEY, BAD_VALUE, BAD_HEADERS, NOT_FILLED = -1, -2, -3, -4, -5, -6, -7
@@ -269,6 +287,44 @@ def scan_records(area: Buffer, count: int) -> Scan:
             in_order = False
     check_end(position, end, count)
     return tuple.__new__(Scan, (least, most, null_key, in_order))  # its constructor would take half of the time
+
+
+def scan_plain(batch: Buffer) -> tuple[int, int, int, int, int] | None:
+    """A whole batch at a glance: checksum, attributes, least and highest timestamp, first record without key (or -1).
+
+    None where something about it is not as usual, or wrong. The checksum and the attributes are left to the caller.
+    """
+    view = memoryview(batch)
+    data = octets(view)
+    end = view.nbytes
+    if end < HEADER_SIZE or big_endian(data, LENGTH_AT, 4) + PREFIX_SIZE != end or data[MAGIC_AT] != MAGIC:
+        return None
+    count = big_endian(data, COUNT_AT, 4)
+    base_timestamp = big_endian(data, BASE_TIMESTAMP_AT, 8)
+    max_timestamp = big_endian(data, MAX_TIMESTAMP_AT, 8)
+    if big_endian(data, 0, 8) != 0 or count < 1 or big_endian(data, LAST_OFFSET_DELTA_AT, 4) + 1 != count:
+        return None
+    if base_timestamp < 0 or base_timestamp > MOST_USUAL or max_timestamp < 0 or max_timestamp > MOST_USUAL:
+        return None
+    if big_endian(data, PRODUCER_ID_AT, 8) >= 0 and big_endian(data, BASE_SEQUENCE_AT, 4) < 0:
+        return None
+    least = MOST_INT64
+    most = LEAST_INT64
+    null_key = -1
+    position = HEADER_SIZE
+    for index in range(count):
+        fields = parse_record(data, position, end)
+        if fields.end < 0:
+            return None
+        position = fields.end
+        least = min(least, fields.timestamp_delta)
+        most = max(most, fields.timestamp_delta)
+        if fields.key_size < 0 and null_key < 0:
+            null_key = index
+    if position != end or most != max_timestamp - base_timestamp or least < -base_timestamp:
+        return None
+    crc = big_endian(data, CRC_AT, 4) & 0xFFFFFFFF
+    return crc, big_endian(data, ATTRIBUTES_AT, 2), base_timestamp + least, max_timestamp, null_key
 
 
 def decode_keys(area: Buffer, count: int) -> list[KeyEntry]:

@@ -61,6 +61,11 @@ def read_wide(data: bytes, position: int, end: int, most_bits: int, mask: int) -
     return 0, -1
 
 
+def big_endian(data: bytes, position: int, size: int) -> int:
+    """A signed number of so many bytes, which must be there."""
+    return int.from_bytes(data[position : position + size], "big", signed=True)
+
+
 def octets(view: memoryview) -> bytes:
     """The bytes behind a view, to read."""
     if not view.c_contiguous:

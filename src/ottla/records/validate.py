@@ -15,7 +15,7 @@ from crc32c import crc32c
 
 from ottla.records import batch as at
 from ottla.records.batch import BatchHeader, Buffer, CorruptBatch
-from ottla.records.codec import LEAST_INT64, MOST_INT64, Scan, decode_records, encode_columns, scan_records
+from ottla.records.codec import LEAST_INT64, MOST_INT64, Scan, decode_records, encode_columns, scan_plain, scan_records
 from ottla.records.compression import (
     NAMES,
     NONE,
@@ -138,38 +138,22 @@ def plain_batch(
 
     It says yes only where all the checks of `validate_produce` would, and costs a fifth of them.
     """
-    size = len(records)
-    if size < at.HEADER_SIZE or size > settings.max_message_bytes or not settings.leaves_batches_alone:
-        return None
-    fields = at.HEADER.unpack_from(records)
-    (base_offset, length, _, magic, crc, attributes, last_offset_delta) = fields[:7]
-    (base_timestamp, max_timestamp, producer_id, _, base_sequence, count) = fields[7:]
-    if (
-        base_offset
-        or length + at.PREFIX_SIZE != size
-        or magic != at.MAGIC
-        or attributes & ~(at.TRANSACTIONAL if has_transactional_id else 0)
-        or last_offset_delta + 1 != count
-        or last_offset_delta < 0
-        or (producer_id >= 0 and base_sequence < 0)
-    ):
+    if len(records) > settings.max_message_bytes or not settings.leaves_batches_alone:
         return None
     view = memoryview(records)
-    if view.readonly or crc32c(view[at.ATTRIBUTES_AT :]) != crc:
+    glance = None if view.readonly else scan_plain(view)
+    if glance is None:
         return None
-    try:
-        least, most, null_key, _ = scan_records(view[at.HEADER_SIZE :], count)
-    except CorruptBatch:
-        return None
+    crc, attributes, least_timestamp, max_timestamp, null_key = glance
     if (
-        base_timestamp + most != max_timestamp
+        (attributes and (attributes != at.TRANSACTIONAL or not has_transactional_id))
         or max_timestamp - now_ms > settings.after_max_ms
-        or now_ms - base_timestamp - least > settings.before_max_ms
-        or base_timestamp + least < 0
+        or now_ms - least_timestamp > settings.before_max_ms
         or (null_key >= 0 and settings.is_compacted)
+        or crc32c(view[at.ATTRIBUTES_AT :]) != crc
     ):
         return None
-    return view, at.header_of(fields)
+    return view, at.read_header(records)
 
 
 def single_batch(records: Buffer | None, version: int) -> BatchHeader:
