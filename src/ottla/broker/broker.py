@@ -52,14 +52,22 @@ class Broker:
     _housekeeping: Housekeeping
 
     def __init__(
-        self, loop: Loop, files: Files, folder: str, settings: BrokerSettings | None = None, *, syncs: bool = False
+        self,
+        loop: Loop,
+        files: Files,
+        folder: str,
+        settings: BrokerSettings | None = None,
+        *,
+        syncs: bool = False,
+        survives_power_loss: bool = True,
     ) -> None:
-        """`syncs`: acknowledge only what is on the disk."""
+        """`syncs`: acknowledge only what is on the disk. `survives_power_loss`: the store of topics does."""
         self.loop = loop
         self.settings = settings or BrokerSettings()
         config = self.settings.config
         self.node_id = config.node_id
         self.waits_for_disk = syncs
+        self._survives_power_loss = survives_power_loss
         self.topics = Topics()
         self.logs = LogManager(files, folder)
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
@@ -78,7 +86,7 @@ class Broker:
     def open(self) -> None:
         """Open the data: from here on everything works but what needs the network."""
         self.logs.take_folder()
-        store = LocalStore(f"{self.logs.folder}/{STORE}")
+        store = LocalStore(f"{self.logs.folder}/{STORE}", survives_power_loss=self._survives_power_loss)
         self._catalog = Catalog(store, self.logs, self.topics, self.settings, self.node_id, self.clock_ms)
         self._catalog.open()
         self.stored_quotas = StoredQuotas(store, self.quotas)

@@ -52,16 +52,19 @@ INSERT INTO changes VALUES (0);
 
 
 class LocalStore:
-    def __init__(self, path: str) -> None:
-        """Open the file, made if it is missing. Its folder must be there."""
+    def __init__(self, path: str, *, survives_power_loss: bool = True) -> None:
+        """Open the file, made if it is missing. Its folder must be there.
+
+        What need not survive a loss of power, only the end of the process, waits for no disk.
+        """
         self._path = path
         self._watches: dict[str, list[_Watch]] = {}
         self._session: int | None = None
         self._session_lock: int | None = None
         try:
             self._database = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+            self._database.execute(f"PRAGMA synchronous = {'FULL' if survives_power_loss else 'OFF'}")
             self._database.execute("PRAGMA journal_mode = WAL")
-            self._database.execute("PRAGMA synchronous = FULL")
             self._prepare()
         except sqlite3.Error as error:
             raise StoreUnusable(f"{path}: {error}") from error

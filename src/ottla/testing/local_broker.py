@@ -68,8 +68,8 @@ class LocalBroker:
         """`settings`: the broker's, by Kafka's names."""
         self.folder = folder
         self.faults = Faults()
-        self._disk = FillableDisk()
         self._syncs = {"page-cache": False, "fsync": True}[durability]
+        self._disk = FillableDisk(syncs=self._syncs)
         self._settings = dict(settings or {})
         self._resumed = threading.Event()
         self._resumed.set()
@@ -78,7 +78,14 @@ class LocalBroker:
     def _start(self, port: int) -> None:
         settings = {"listeners": plaintext("127.0.0.1", port)} | self._settings
         self._loop = Loop()
-        self._broker = Broker(self._loop, self._disk, self.folder, BrokerSettings(settings), syncs=self._syncs)
+        self._broker = Broker(
+            self._loop,
+            self._disk,
+            self.folder,
+            BrokerSettings(settings),
+            syncs=self._syncs,
+            survives_power_loss=self._syncs,
+        )
         self._broker.make_dispatch = lambda broker: FaultyDispatch(broker, self.faults)
         try:
             self._broker.start()
