@@ -15,6 +15,7 @@ from ottla.coordinator.classic_rebalance import (
     rebalance,
     refused_join,
     refused_sync,
+    take_back_promise,
 )
 from ottla.coordinator.group import Client
 from ottla.coordinator.operation import Operation, Reply
@@ -67,7 +68,8 @@ def join(machine: GroupMachine, operation: Operation, group: ClassicGroup | None
         member = group.members.get(member_id)
         if member is not None:
             drop(operation, group, member)
-        group.promised.discard(member_id)
+        elif member_id in group.promised:
+            take_back_promise(operation, group, member_id)
         joiner.refuse(operation, ErrorCode.GROUP_MAX_SIZE_REACHED, NOBODY)
     elif not group.supports(joiner.request.protocol_type, joiner.protocols):
         joiner.refuse(operation, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)

@@ -175,6 +175,11 @@ def drop(operation: Operation, group: ClassicGroup, member: ClassicMember) -> No
         member.sync_reply = None
 
 
+def take_back_promise(operation: Operation, group: ClassicGroup, member_id: str) -> None:
+    group.promised.discard(member_id)
+    operation.cancel_timer((SESSION, group.group_id, member_id))
+
+
 def go_on_without(operation: Operation, group: ClassicGroup, settings: GroupSettings) -> None:
     """After members have gone, or ids that were promised: what is left of the group finds itself anew."""
     if group.state is State.PREPARING:
@@ -186,7 +191,7 @@ def go_on_without(operation: Operation, group: ClassicGroup, settings: GroupSett
 def session_over(operation: Operation, group: ClassicGroup, member_id: str, settings: GroupSettings) -> None:
     """No sign of life came from a member, or nobody came with an id that was promised."""
     if member_id in group.promised:
-        group.promised.discard(member_id)
+        take_back_promise(operation, group, member_id)
         complete_if_all_joined(operation, group)
         return
     member = group.members.get(member_id)

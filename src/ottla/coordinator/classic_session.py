@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.coordinator.classic_group import SESSION, SYNC, ClassicGroup, State
-from ottla.coordinator.classic_rebalance import assign, assignment_of, drop, go_on_without, refused_sync
+from ottla.coordinator.classic_group import SYNC, ClassicGroup, State
+from ottla.coordinator.classic_rebalance import (
+    assign,
+    assignment_of,
+    drop,
+    go_on_without,
+    refused_sync,
+    take_back_promise,
+)
 from ottla.coordinator.group_settings import GroupSettings
 from ottla.coordinator.operation import Operation, Reply
 from ottla.wire.errors import ErrorCode
@@ -76,8 +83,7 @@ def _leave_one(operation: Operation, group: ClassicGroup, identity: MemberIdenti
     if not member_id and instance_id is not None:
         member_id = group.static_members.get(instance_id, "")
     if member_id in group.promised:
-        group.promised.discard(member_id)
-        operation.cancel_timer((SESSION, group.group_id, member_id))
+        take_back_promise(operation, group, member_id)
         return ErrorCode.NONE
     code = group.check_member(member_id, instance_id)
     if code is ErrorCode.NONE:
