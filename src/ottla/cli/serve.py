@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import gc
 import logging
 import signal
 import sys
@@ -20,6 +21,7 @@ from ottla.cli.parser import Parser
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
+YOUNG_OBJECTS = 20_000  # after which the collector looks at them
 DEFAULT_DATA = "ottla-data"
 DATA_HELP = f"where the data lies (default: the setting log.dirs, else ./{DEFAULT_DATA})"
 DEFAULT_LISTEN = "127.0.0.1:9092"
@@ -88,11 +90,18 @@ def _serve(options: argparse.Namespace, given: dict[str, str]) -> int:
             print(f"metrics on http://{pages[0]}:{broker.serve_pages(*pages)}/metrics", flush=True)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: loop.post(loop.stop))
+        _calm_collector()
         loop.run()
     finally:
         broker.stop()
         loop.close()
     return 0
+
+
+def _calm_collector() -> None:
+    """What is there now stays; and requests leave no cycles behind, so it is seldom worth to look for them."""
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS, 20, 20)
 
 
 def _start(broker: Broker, folder: str) -> None:

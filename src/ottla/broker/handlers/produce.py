@@ -71,7 +71,8 @@ def _produce(broker: Broker, request: ProduceRequest, context: Context, refusals
 
 def _merged(topics: list[TopicProduceData]) -> list[TopicProduceData]:
     """Each topic and partition once: what is named again takes the place of what came before."""
-    if len(topics) == 1 and len(topics[0].partition_data) == 1:
+    named = {(topic.name, topic.topic_id) for topic in topics if len(topic.partition_data) == 1}
+    if len(named) == len(topics):
         return topics
     merged: dict[tuple[str, bytes], dict[int, PartitionProduceData]] = {}
     for topic in topics:
