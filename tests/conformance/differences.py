@@ -87,6 +87,10 @@ def _repeated_join_is_answered(steps: list[dict[str, Json]]) -> None:
     steps[3]["answer"] = "an answer"
 
 
+def _nothing_is_added(steps: list[dict[str, Json]]) -> None:
+    steps[0]["answer"] = {"throttle_time_ms": 0, "error_code": 0, "results_by_transaction": []}
+
+
 def _closed(steps: list[dict[str, Json]]) -> None:
     steps[0]["answer"] = NoFrame.CLOSED.value
 
@@ -111,6 +115,10 @@ _REFUSED_DESCRIPTION = (
 _KIND = Difference(
     "Kafka has settings of loggers and of client metrics. Ottla has not.",
     _resource_kind_is_refused,
+)
+_NO_TRANSACTIONS = Difference(
+    "Kafka never answers a request to add partitions to no transaction. Ottla answers with nothing.",
+    _nothing_is_added,
 )
 _NO_JVM = Difference(
     "Ottla has neither reporters in a JVM nor a keystore for TLS, and does not describe them.",
@@ -145,6 +153,8 @@ DIFFERENCES: dict[str, Difference] = {
         "Kafka forgets a join that waits when its member sends another. Ottla answers both.",
         _repeated_join_is_answered,
     ),
+    "transactions: no transactions in one request: version 4": _NO_TRANSACTIONS,
+    "transactions: no transactions in one request: version 5": _NO_TRANSACTIONS,
     "quotas: an alteration: a value that is no number": Difference(
         "Kafka keeps a rate that is no number, and nothing can be held to it. Ottla refuses it.", _no_number_is_refused
     ),

@@ -307,9 +307,7 @@ def list_resources(script: Script, kinds: list[int]) -> None:
     script.send(ListConfigResourcesRequest(resource_types=kinds), only_own=True)
 
 
-@exchanges.cases(
-    {"brokers": [BROKER], "client metrics": [CLIENT_METRICS], "loggers": [BROKER_LOGGER], "groups": [GROUP]}
-)
+@exchanges.cases({"brokers": [BROKER], "client metrics": [CLIENT_METRICS], "loggers": [BROKER_LOGGER]})
 def list_all_resources_of(script: Script, kinds: list[int]) -> None:
     script.send(ListConfigResourcesRequest(resource_types=kinds))
 

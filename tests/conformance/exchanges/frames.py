@@ -10,8 +10,10 @@ from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.schema import Request
 from tests.conformance.batches import plain
 from tests.conformance.exchange import Exchanges
+from tests.conformance.group_requests import commit, enter, join
 from tests.conformance.requests import UNKNOWN, fetch_from, list_offsets, metadata, produce
 from tests.conformance.script import Script
+from tests.conformance.transaction_requests import Producer, end
 
 exchanges = Exchanges("frames")
 
@@ -98,6 +100,22 @@ UNKNOWN_APIS = {
 }
 
 
+COORDINATED = (
+    apis.OFFSET_COMMIT, apis.OFFSET_FETCH, apis.FIND_COORDINATOR, apis.JOIN_GROUP, apis.HEARTBEAT, apis.LEAVE_GROUP,
+    apis.SYNC_GROUP, apis.DESCRIBE_GROUPS, apis.LIST_GROUPS, apis.DELETE_GROUPS, apis.OFFSET_DELETE,
+    apis.CONSUMER_GROUP_HEARTBEAT, apis.CONSUMER_GROUP_DESCRIBE, apis.INIT_PRODUCER_ID, apis.ADD_PARTITIONS_TO_TXN,
+    apis.ADD_OFFSETS_TO_TXN, apis.END_TXN, apis.WRITE_TXN_MARKERS, apis.TXN_OFFSET_COMMIT, apis.DESCRIBE_PRODUCERS,
+    apis.DESCRIBE_TRANSACTIONS, apis.LIST_TRANSACTIONS,
+)  # fmt: skip
+
+
+@exchanges.cases({api.name: api for api in COORDINATED})
+def a_version_beyond_those_of(script: Script, api: apis.Api) -> None:
+    for version in (api.least - 1, api.highest + 1):
+        frame = framed(header(api.key, version, tags=b"\0") + bytes(40))
+        script.send_bytes(f"{api.name} {version}", frame, on=f"{version}")
+
+
 @exchanges.cases(UNKNOWN_APIS)
 def an_unknown(script: Script, asked: tuple[int, int]) -> None:
     script.send_bytes("a frame", framed(header(*asked, tags=b"\0") + bytes(40)))
@@ -179,6 +197,10 @@ CUT: dict[str, tuple[Request, int]] = {
     "Fetch": (fetch_from(UNKNOWN), 17),
     "ListOffsets": (list_offsets(UNKNOWN, -1), 11),
     "Metadata": (metadata(UNKNOWN.name), 13),
+    "JoinGroup": (join("nobody"), 9),
+    "OffsetCommit": (commit("nobody", UNKNOWN), 10),
+    "ConsumerGroupHeartbeat": (enter("nobody", "member", "topic"), 1),
+    "EndTxn": (end(Producer("nobody", 1, 1)), 5),
 }
 
 

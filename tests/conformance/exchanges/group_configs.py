@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ottla.wire.messages.list_config_resources import ListConfigResourcesRequest
 from tests.conformance.consumers import joined, known_topic
 from tests.conformance.exchange import Exchanges
-from tests.conformance.group_requests import beat
+from tests.conformance.group_requests import beat, commit, delete_groups
 from tests.conformance.requests import (
     APPEND,
     DELETE,
     GROUP,
     SET,
     SUBTRACT,
+    TOPIC,
     alter_configs,
     change_configs,
     describe_configs,
@@ -104,6 +106,37 @@ def a_change_that_is_refused(script: Script, changes: Sequence[tuple[str, int, s
 @exchanges.one
 def removing_what_is_not_there(script: Script) -> None:
     script.send(change_configs(GROUP, script.name("group"), [(HEARTBEATS, DELETE, None)]))
+
+
+@exchanges.cases({"groups": [GROUP], "all": [], "topics": [TOPIC], "topics and groups": [TOPIC, GROUP]})
+def groups_with_settings_are_listed(script: Script, kinds: list[int]) -> None:
+    script.topic()
+    group = script.name("group")
+    script.ask(change_configs(GROUP, group, [(HEARTBEATS, SET, "7000")]))
+    show(script, group, HEARTBEATS, "7000")
+    script.send(ListConfigResourcesRequest(resource_types=kinds), only_own=True)
+
+
+@exchanges.one
+def a_group_whose_settings_are_removed_is_not_listed(script: Script) -> None:
+    group = script.name("group")
+    listed = ListConfigResourcesRequest(resource_types=[GROUP])
+    script.send(listed, only_own=True)
+    script.ask(change_configs(GROUP, group, [(HEARTBEATS, SET, "7000")]))
+    show(script, group, HEARTBEATS, "7000")
+    script.ask(change_configs(GROUP, group, [(HEARTBEATS, DELETE, None)]))
+    show(script, group, HEARTBEATS, "5000")
+    script.send(listed, only_own=True)
+
+
+@exchanges.one
+def a_group_that_is_deleted_keeps_its_settings(script: Script) -> None:
+    group, topic = script.group(), script.topic()
+    script.ask(change_configs(GROUP, group, [(HEARTBEATS, SET, "7000")]))
+    show(script, group, HEARTBEATS, "7000")
+    script.ask(commit(group, topic))
+    script.send(delete_groups(group))
+    script.send(describe_configs(GROUP, group, [HEARTBEATS]))
 
 
 @exchanges.one

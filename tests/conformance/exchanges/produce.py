@@ -311,6 +311,19 @@ SEQUENCES = {
     "an epoch later from 3": [Sent(0), Sent(3, epoch=1), Sent(0, epoch=1)],
     "an old epoch": [Sent(0, epoch=3), Sent(1, epoch=2), Sent(0, epoch=2), Sent(1, epoch=3)],
     "the end of all sequences": [Sent(2**31 - 2), Sent(2**31 - 1), Sent(0), Sent(1)],
+    "each of five again": [*map(Sent, range(5)), *map(Sent, range(5)), Sent(5)],
+    "an old batch with another length": [Sent(0, records=2), Sent(2, records=2), Sent(0, records=1), Sent(1)],
+    "the last of an old epoch again": [Sent(0), Sent(1), Sent(0, epoch=1), Sent(1)],
+    "an epoch later and back at the end": [Sent(0, epoch=32767), Sent(1, epoch=32767), Sent(0), Sent(2, epoch=32767)],
+    "several epochs later": [Sent(0), Sent(0, epoch=5), Sent(0, epoch=3), Sent(1, epoch=5)],
+    "the batch over the end again after more": [
+        Sent(2**31 - 2, records=4),
+        Sent(2),
+        Sent(3),
+        Sent(2**31 - 2, records=4),
+        Sent(4),
+    ],
+    "a gap over the end": [Sent(2**31 - 1), Sent(1), Sent(0)],
     "a batch over the end": [Sent(2**31 - 2, records=4), Sent(2), Sent(2**31 - 2, records=4)],
 }
 

@@ -66,6 +66,20 @@ def after_adding_the_partition(script: Script, version: int) -> None:
     script.send(write(producer, topic, 9), version)
 
 
+@exchanges.cases({"none": 0, "of the leader": 1, "of all": -1})
+def with_acks(script: Script, acks: int) -> None:
+    producer, topic = ready_producer(script), one_segment(script)
+    batch = sequenced(producer.id, 0, epoch=producer.epoch, is_transactional=True)
+    request = produce(topic, batch, acks=acks, transactional_id=producer.transactional_id)
+    if acks == 0:
+        script.send_silent(request, 12)
+    else:
+        script.send(request, 12)
+    show(script, topic)
+    ended(script, producer)
+    show(script, topic)
+
+
 @exchanges.versions((10, 11, 12))
 def to_another_partition_than_was_added(script: Script, version: int) -> None:
     producer, topic = ready_producer(script), script.topic(partitions=2)

@@ -123,6 +123,29 @@ def several_transactions_in_one_request(script: Script, version: int) -> None:
     script.send(AddPartitionsToTxnRequest(transactions=transactions), version)
 
 
+@exchanges.versions((4, 5))
+def no_transactions_in_one_request(script: Script, version: int) -> None:
+    ready_producer(script)
+    script.send(AddPartitionsToTxnRequest(transactions=[]), version, within_s=0.5)
+
+
+@exchanges.one
+def partitions_are_verified_and_added_in_one_request(script: Script) -> None:
+    one, two, topic = ready_producer(script, "one"), ready_producer(script, "two"), script.topic()
+    [adding] = add_partitions(one, {topic.name: [0]}).transactions
+    [asking] = add_partitions(two, {topic.name: [0]}, verify_only=True).transactions
+    script.send(AddPartitionsToTxnRequest(transactions=[adding, asking]))
+    show(script, one)
+    show(script, two)
+
+
+@exchanges.cases({"a bad partition": 7, "another bad one": -1})
+def verified_partitions_that_are_not_there(script: Script, partition: int) -> None:
+    producer, topic = ready_producer(script), script.topic()
+    script.ask(add_partitions(producer, {topic.name: [0]}))
+    script.send(add_partitions(producer, {topic.name: [0, partition]}, verify_only=True))
+
+
 @exchanges.versions(END_VERSIONS)
 def partitions_are_added_after_the_end(script: Script, version: int) -> None:
     producer, topic = ready_producer(script), script.topic()
