@@ -252,7 +252,7 @@ def test_a_sync_that_does_not_fit(world: ClassicWorld, fields: dict[str, Any], c
 
 
 def test_members_wait_in_vain_when_the_leader_never_syncs(world: ClassicWorld) -> None:
-    options = {"session_ms": 2 * REBALANCE_MS}
+    options: dict[str, Any] = {"session_ms": 2 * REBALANCE_MS}
     joins = [world.enter(**options), world.enter(**options)]
     world.driver.advance(0)
     leader, follower = [asked.response.member_id for asked in joins]
@@ -265,7 +265,7 @@ def test_members_wait_in_vain_when_the_leader_never_syncs(world: ClassicWorld) -
 
 
 def test_a_member_that_never_fetches_its_assignment_is_out(world: ClassicWorld) -> None:
-    options = {"session_ms": 2 * REBALANCE_MS}
+    options: dict[str, Any] = {"session_ms": 2 * REBALANCE_MS}
     joins = [world.enter(**options), world.enter(**options)]
     world.driver.advance(0)
     leader, follower = [asked.response.member_id for asked in joins]

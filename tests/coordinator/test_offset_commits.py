@@ -220,7 +220,7 @@ def test_of_two_transactions_the_one_that_wrote_later_counts(world: ClassicWorld
 
 def test_members_are_checked_in_transactions_too_unless_they_are_not_named(world: ClassicWorld) -> None:
     [member] = world.stable(1)
-    transaction = {"producer": PRODUCER}
+    transaction: dict[str, Any] = {"producer": PRODUCER}
     assert world.commit({0: 1}, **transaction) == [ErrorCode.NONE]
     assert world.commit({0: 1}, member_id=member, epoch=1, **transaction) == [ErrorCode.NONE]
     assert world.commit({0: 1}, member_id=member, epoch=0, **transaction) == [ErrorCode.ILLEGAL_GENERATION]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ottla.wire.errors import ErrorCode
@@ -93,7 +95,7 @@ def test_a_join_that_waits_is_fenced_by_the_next_of_its_instance(world: ClassicW
 
 
 def test_a_static_member_is_not_left_out_of_a_rebalance_but_its_session_ends(world: ClassicWorld) -> None:
-    options = {"session_ms": REBALANCE_MS + SESSION_MS}
+    options: dict[str, Any] = {"session_ms": REBALANCE_MS + SESSION_MS}
     joins = [world.join(instance_id=instance, **options) for instance in ("one", "two")]
     world.driver.advance(0)
     leader, absent = [asked.response.member_id for asked in joins]
@@ -108,7 +110,7 @@ def test_a_static_member_is_not_left_out_of_a_rebalance_but_its_session_ends(wor
 
 def test_a_group_of_static_members_waits_for_one_of_them(world: ClassicWorld) -> None:
     """All are away: nobody can lead, so the next generation waits for one to come, or for all sessions to end."""
-    options = {"session_ms": 4 * REBALANCE_MS}
+    options: dict[str, Any] = {"session_ms": 4 * REBALANCE_MS}
     joins = [world.join(instance_id=instance, **options) for instance in ("one", "two")]
     world.driver.advance(0)
     leader, follower = [asked.response.member_id for asked in joins]
@@ -131,7 +133,7 @@ def test_an_instance_can_be_sent_away_by_its_name(world: ClassicWorld) -> None:
 def test_commits_of_a_fenced_instance_are_refused(world: ClassicWorld) -> None:
     [old] = stable(world, "one")
     new = world.join(instance_id="one").response.member_id
-    commit = {"epoch": 1, "instance_id": "one"}
+    commit: dict[str, Any] = {"epoch": 1, "instance_id": "one"}
     assert world.commit({0: 1}, member_id=old, **commit) == [ErrorCode.FENCED_INSTANCE_ID]
     assert world.commit({0: 2}, member_id=new, **commit) == [ErrorCode.NONE]
     assert world.join(old, instance_id="one").response.error_code == ErrorCode.FENCED_INSTANCE_ID

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 
 
+@functools.lru_cache(maxsize=10_000)
 def partition_for(name: str, partition_count: int) -> int:
     return _absolute(java_hash(name)) % partition_count
 
