@@ -1,5 +1,6 @@
 """The handlers of topics and of the cluster, called as dispatch calls them, and the catalog over restarts."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from ottla.broker.handlers import (
     metadata,
 )
 from ottla.controller.layout import BrokerNode, decode_broker
+from ottla.records.batch import read_header
+from ottla.records.build import build_batch
 from ottla.replica.partition import Partition
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -216,7 +219,7 @@ def test_partitions_are_added_unless_only_validated(opened: OpenBroker) -> None:
         assert len(opened.metadata(named("t")).topics[0].partitions) == (1 if validate_only else 3)
     [again] = opened.ask(create_partitions, request).results
     assert (again.error_code, again.error_message) == (37, "Topic already has 3 partition(s).")
-    assert (opened.folder / "t-2").is_dir()
+    assert opened.broker.topics.by_name["t"].partitions[2].log.end_offset == 0
 
 
 # The catalog over restarts
@@ -260,19 +263,23 @@ def test_a_broker_is_registered_while_it_is_there(opened: OpenBroker) -> None:
         assert opened.broker.catalog.store.children("/brokers/ids") == []
 
 
-def test_a_folder_that_a_crash_kept_from_being_made_is_made(opened: OpenBroker) -> None:
-    opened.create(topic("t"))
+def test_a_partition_without_a_folder_has_no_records(opened: OpenBroker) -> None:
+    opened.create(topic("t"), topic("u"))
+    write(opened, "u")
+    assert [path.name for path in opened.folder.iterdir() if path.is_dir()] == ["u-0"]
     opened.crash()
-    for file in (opened.folder / "t-0").iterdir():
-        file.unlink()
-    (opened.folder / "t-0").rmdir()
+    shutil.rmtree(opened.folder / "u-0")
     opened.start()
-    assert (opened.folder / "t-0").is_dir()
-    assert opened.broker.topics.by_name["t"].partitions[0].log.end_offset == 0
+    for name in ("t", "u"):
+        assert opened.broker.topics.by_name[name].partitions[0].log.end_offset == 0
+        write(opened, name)
+    assert sorted(path.name for path in opened.folder.iterdir() if path.is_dir()) == ["t-0", "u-0"]
 
 
 def test_folders_that_the_store_does_not_know_are_put_aside_with_all_they_hold(opened: OpenBroker) -> None:
     opened.create(topic("t"), topic("u"))
+    write(opened, "t")
+    write(opened, "u")
     opened.stop()
     (opened.folder / "stranger-0").mkdir()
     (opened.folder / "stranger-0" / "00000000000000000000.log").touch()
@@ -283,17 +290,31 @@ def test_folders_that_the_store_does_not_know_are_put_aside_with_all_they_hold(o
     assert strays == ["stranger-0", "t-7", "u-0"]
     [stranger] = opened.folder.glob("stranger*")
     assert (stranger / "00000000000000000000.log").exists()
-    assert sorted(folder.name for folder in opened.folder.glob("[a-z]*-0")) == ["t-0", "u-0"]
+    assert [opened.broker.topics.by_name[name].partitions[0].log.end_offset for name in "tu"] == [0, 0]
 
 
-def test_a_topic_that_finds_no_place_on_the_disk_is_taken_back(opened: OpenBroker) -> None:
-    (opened.folder / "t-1").write_text("in the way")
-    [refused] = opened.create(topic("t", 2))
+def test_a_topic_that_finds_no_place_on_the_disk_is_taken_back(
+    opened: OpenBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (opened.folder / "t-1").mkdir()
+    with monkeypatch.context() as patched:
+        patched.setattr(opened.broker.logs.files, "rename", refuse)
+        [refused] = opened.create(topic("t", 2))
     assert refused.error_code == 56
     assert len(opened.broker.topics) == 0
-    (opened.folder / "t-1").unlink()
     [created] = opened.create(topic("t", 2))
     assert created.error_code == 0
+    write(opened, "t", 1)
+
+
+def refuse(_old: str, _new: str) -> None:
+    raise OSError("no")
+
+
+def write(opened: OpenBroker, name: str, index: int = 0) -> None:
+    batch = build_batch([b"value"], timestamp=1000)
+    log = opened.broker.topics.by_name[name].partitions[index].log
+    log.append(batch, read_header(batch), log.epochs.latest + 1, 1000)
 
 
 # Describing

@@ -34,12 +34,15 @@ def write_small_partition(folder: Path) -> Path:
 
 
 def write_data_folder(folder: Path) -> Path:
-    """A data folder with one topic that has keys, headers, all codecs, producers and transactions."""
+    """A data folder with one topic that has keys, headers, all codecs, producers and transactions.
+
+    Its other partition has a folder and no records.
+    """
     config = TopicConfig(internal_segment_bytes=2500, index_interval_bytes=500)
     manager = LogManager(DiskFiles(), str(folder))
     manager.open(lambda _topic: config, TIME)
     log = manager.create("orders", 0, config, TIME, TOPIC_ID)
-    manager.create("orders", 1, config, TIME, TOPIC_ID)
+    manager.create("orders", 1, config, TIME, TOPIC_ID).truncate_fully(0, TIME)
     for number, batch in enumerate(_orders()):
         append(log, batch, leader_epoch=number // 10)
     log.advance_high_watermark(log.end_offset)

@@ -101,6 +101,7 @@ def test_sound_logs_pass(operations: list[tuple[str, *tuple[int, ...]]]) -> None
     with tempfile.TemporaryDirectory() as data:
         folder = Path(data) / "topic-0"
         driver = Driver(folder)
+        driver.append(1, 0)  # or there would be no folder to look at
         for operation in operations:
             driver.do(*operation)
         was_compacted = ("compact",) in operations

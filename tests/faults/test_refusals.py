@@ -17,7 +17,7 @@ from tests.log.writing import SMALL, append, append_batch, new_log, served_batch
 
 def fill(files: SimulatedFiles, room_bytes: int) -> None:
     """Leave so much room on the disk, counting all that is there."""
-    used = sum(sum(files.sizes(folder).values()) for folder in ("", "data", "data/topic-0"))
+    used = sum(sum(files.sizes(folder).values()) for folder in ("", "data", "data/topic-0") if files.exists(folder))
     files.capacity_bytes = used + room_bytes
 
 

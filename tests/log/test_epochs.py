@@ -86,9 +86,21 @@ def test_truncation_from_the_start(start: int, left: list[tuple[int, int]]) -> N
     assert known.entries == left
 
 
+def test_there_is_no_file_before_it_is_asked_for() -> None:
+    files = SimulatedFiles()
+    known = epochs(KNOWN, files)
+    known.truncate_from_end(50)
+    assert files.operation_count == 0
+    known.save()
+    loaded = LeaderEpochs.load(files, "")
+    assert loaded is not None
+    assert loaded.entries == known.entries == KNOWN[:2]
+
+
 def test_the_file_follows_every_change() -> None:
     files = SimulatedFiles()
     known = epochs(KNOWN, files)
+    known.save()
     changes = [
         lambda: known.assign(9, 90),
         lambda: known.truncate_from_end(80),
@@ -109,6 +121,7 @@ def test_what_could_not_be_written_is_not_known() -> None:
     """Else the file would lack an epoch that nobody writes again."""
     files = SimulatedFiles()
     known = epochs(KNOWN, files)
+    known.save()
     files.arm(files.operation_count + 2, Effect.FAIL)
     with pytest.raises(OSError, match="Input/output"):
         known.assign(9, 90)

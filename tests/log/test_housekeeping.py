@@ -182,7 +182,8 @@ def test_a_rotten_log_is_set_aside_with_the_reason_and_the_others_go_on(
 
 
 def test_deleted_partitions_are_unlinked_as_jobs(manager: LogManager, files: SimulatedFiles, clock: Clock) -> None:
-    manager.create("t", 0, TopicConfig(file_delete_delay_ms=10), 0)
+    batch = build_batch([b"v"], timestamp=1000)
+    manager.create("t", 0, TopicConfig(file_delete_delay_ms=10), 0).append(batch, read_header(batch), 0, 1000)
     manager.delete("t", 0, 0)
     clock.now_ms = 10
     jobs = [job for job in Housekeeping(manager, clock).remove() if job is not None]

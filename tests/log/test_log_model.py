@@ -366,7 +366,9 @@ class LogMachine(RuleBasedStateMachine):
     @invariant()
     def last_stable_offset_is_right(self) -> None:
         undecided = self.log.producers.first_undecided_offset
-        bound = self.log.high_watermark if undecided is None else min(undecided, self.log.high_watermark)
+        bound = self.log.high_watermark
+        if undecided is not None:
+            bound = max(min(undecided, bound), self.log.log_start_offset)
         assert self.log.last_stable_offset <= bound
         if not self.decided_but_not_replicated():
             assert self.log.last_stable_offset == bound

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
+from ottla.log.errors import StorageFailed
 from ottla.log.files import DiskFiles
 from ottla.log.log import Log
 from ottla.log.manager import CHECKPOINTS, CLEAN_SHUTDOWN, LogManager
 from ottla.log.topic_config import TopicConfig
 from ottla.records.batch import read_header
 from ottla.records.build import build_batch
-from ottla.testing.files import SimulatedFiles
+from ottla.testing.files import Effect, SimulatedFiles
+from ottla.testing.loss import SYNCED_ONLY
 
 CONFIG = TopicConfig(internal_segment_bytes=500, file_delete_delay_ms=1000)
 
@@ -34,13 +37,13 @@ def test_logs_are_found_again_after_a_clean_end_without_reading_them() -> None:
     manager = opened(files)
     put(manager.create("orders", 0, CONFIG, 0), 10)
     put(manager.create("orders", 1, CONFIG, 0), 3)
-    manager.create("with-dash", 12, CONFIG, 0)
+    put(manager.create("with-dash", 12, CONFIG, 0), 1)
     manager.close(2000)
     again = opened(files)
     assert {partition: log.end_offset for partition, log in again.logs.items()} == {
         ("orders", 0): 10,
         ("orders", 1): 3,
-        ("with-dash", 12): 0,
+        ("with-dash", 12): 1,
     }
     assert again.recovered == {}
 
@@ -121,7 +124,7 @@ def test_a_deleted_partition_is_out_at_once_and_its_files_later() -> None:
     assert manager.logs == {}
     assert manager.due_folders(999) == []
     (folder,) = manager.due_folders(1000)
-    manager.remove_folder(folder)
+    manager.remove_folders([folder])
     assert not [name for name in files.sizes("/data") if name.startswith("orders")]
     manager.create("orders", 0, CONFIG, 0)
     assert manager.logs["orders", 0].end_offset == 0
@@ -141,9 +144,9 @@ def test_a_deletion_that_was_cut_short_is_finished_after_opening() -> None:
 def test_the_longest_topic_name_can_be_deleted(tmp_path: Path) -> None:
     manager = opened(DiskFiles(), str(tmp_path))
     topic = "t" * 249
-    manager.create(topic, 0, CONFIG, 0)
+    put(manager.create(topic, 0, CONFIG, 0))
     manager.delete(topic, 0, 0)
-    assert all(len(entry.name) <= 255 for entry in tmp_path.iterdir())
+    assert max(len(entry.name) for entry in tmp_path.iterdir()) == 255
 
 
 @pytest.mark.parametrize("topic", ["", "../up", "a/b", "a b", "t" * 250, "\x00"])
@@ -161,12 +164,96 @@ def test_a_partition_is_made_once() -> None:
         manager.create("orders", 0, CONFIG, 0)
 
 
+def test_without_records_nothing_is_on_the_disk() -> None:
+    files = SimulatedFiles()
+    manager = opened(files)
+    before = files.operation_count
+    logs = [manager.create("orders", index, CONFIG, 0, bytes(16)) for index in range(50)]
+    manager.create("orders-again", 0, CONFIG, 0)
+    assert logs[0].read(0, 100, 0) is None
+    logs[1].truncate_to(0, 0)
+    logs[2].flush(0)
+    manager.delete("orders-again", 0, 0)
+    manager.sync_deletions()
+    assert files.operation_count == before
+    put(logs[7])
+    manager.close(0)
+    assert [name for name in files.sizes("/data") if name.startswith("orders")] == ["orders-7"]
+    assert opened(files).logs.keys() == {("orders", 7)}
+
+
+def test_the_first_record_finds_a_folder_that_an_earlier_try_has_left() -> None:
+    """Whatever failed: the folder, the id in it, the file or the record."""
+    files = SimulatedFiles()
+    put(opened(files).create("orders", 0, CONFIG, 0, bytes(16)))
+    operations = [operation for operation in files.trace if "orders-0" in operation.path]
+    assert [operation.kind for operation in operations] == [
+        "make folder",
+        "create",
+        "write",
+        "truncate",
+        "create",
+        "write",
+    ]
+    for operation in operations[:-1]:
+        files = SimulatedFiles()
+        log = opened(files).create("orders", 0, CONFIG, 0, bytes(16))
+        files.arm(operation.number, Effect.TEAR, errno.ENOSPC)
+        with pytest.raises(StorageFailed):
+            put(log)
+        put(log)
+        files.kill()
+        again = opened(files)
+        assert again.logs["orders", 0].end_offset == 1
+        assert again.topic_id("orders", 0) == bytes(16)
+
+
+def test_a_folder_that_could_not_be_deleted_is_not_taken_for_the_next_of_its_name() -> None:
+    files = SimulatedFiles()
+    manager = opened(files)
+    put(manager.create("orders", 0, CONFIG, 0))
+    files.arm(files.operation_count + 1, Effect.FAIL)
+    with pytest.raises(OSError, match="Input/output"):
+        manager.delete("orders", 0, 0)
+    assert manager.create("orders", 0, CONFIG, 0).end_offset == 0
+    files.crash(SYNCED_ONLY)
+    assert opened(files).logs == {}
+
+
+def test_deletions_are_synced_once_for_all() -> None:
+    files = SimulatedFiles()
+    manager = opened(files)
+    for index in range(3):
+        put(manager.create("orders", index, CONFIG, 0))
+        manager.logs["orders", index].flush(0)
+    before = files.operation_count
+    for index in range(3):
+        manager.delete("orders", index, 0)
+    manager.sync_deletions()
+    assert files.operation_count == before + 4
+    files.crash(SYNCED_ONLY)
+    assert opened(files).logs == {}
+
+
+def test_logs_that_nobody_wrote_to_are_closed_without_a_word() -> None:
+    files = SimulatedFiles()
+    manager = opened(files)
+    for index in range(3):
+        put(manager.create("orders", index, CONFIG, 0), 5 * index + 1)
+    manager.close(0)
+    again = opened(files)
+    before = files.operation_count
+    again.close(0)
+    assert not [each for each in list(files.trace)[before:] if "orders" in each.path]
+    assert [log.end_offset for log in opened(files).logs.values()] == [1, 6, 11]
+
+
 def test_the_topic_id_is_kept_in_the_folder() -> None:
     files = SimulatedFiles()
     manager = opened(files)
     topic_id = bytes(range(16))
-    manager.create("orders", 0, CONFIG, 0, topic_id)
-    manager.create("orders", 1, CONFIG, 0)
+    put(manager.create("orders", 0, CONFIG, 0, topic_id))
+    put(manager.create("orders", 1, CONFIG, 0))
     manager.close(0)
     again = opened(files)
     assert again.topic_id("orders", 0) == topic_id

@@ -294,7 +294,7 @@ def compacted(files: SimulatedFiles, suffix: str) -> None:
     for offset in (3, 19):
         batch = build_batch([b"kept"], timestamp=500 + offset, base_offset=offset, leader_epoch=offset // 10)
         log.append_replicated(memoryview(batch), 0)
-    log.close(0)
+    log.active.write_indexes()
     for kind in (LOG, INDEX, TIME_INDEX):
         files.replace(path(0, kind) + suffix, other.read_all(path(0, kind)))
 

@@ -1,20 +1,21 @@
 """Brings decisions into being on this broker: topics from the store to logs in the data folder.
 
 The store is the truth, and comes first in every change. What a crash leaves between the two is put right when the
-catalog opens: a folder that is missing is made, and one that the store does not know is put aside, never deleted.
+catalog opens: a partition without a folder has no records yet, and a folder that the store does not know is put
+aside, never deleted.
 """
 
 from __future__ import annotations
 
 import functools
 import gc
-import logging
 import random
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ParamSpec, TypeVar
 
 from ottla.broker.config_layers import BrokerSettings
+from ottla.broker.events import Events
 from ottla.broker.topics import Topic, Topics
 from ottla.controller import layout
 from ottla.controller.cluster import Cluster
@@ -41,7 +42,7 @@ from ottla.wire.messages.create_topics import CreatableTopic
 from ottla.wire.messages.delete_topics import DeleteTopicState
 from ottla.wire.uuids import uuid_text
 
-logger = logging.getLogger("ottla.broker")
+events = Events("ottla.broker")
 
 STRAY_FOLDER = "-stray"
 LONGEST_FOLDER_NAME = 255
@@ -143,7 +144,7 @@ class Catalog:
         suffix = f".{uuid.uuid4().hex}{STRAY_FOLDER}"
         aside = f"{name}-{index}"[: LONGEST_FOLDER_NAME - len(suffix)] + suffix
         self._logs.files.rename(log.folder, f"{self._logs.folder}/{aside}")
-        logger.warning("the folder %s-%d is put aside as %s: %s", name, index, aside, why)
+        events.warning("a folder is put aside", partition=f"{name}-{index}", folder=aside, reason=why)
 
     def _lead_anew(self, stored: Mapping[str, StoredTopic]) -> dict[str, StoredTopic]:
         """Lead in a new epoch: after a crash the log may end sooner, and readers can tell by the epoch."""
@@ -210,8 +211,9 @@ class Catalog:
                 self.cluster.add(topic.name, topic.node)
                 try:
                     self._open_topic(topic.name, _new_topic(topic.node), topic.overrides)
+                    events.debug("a topic was created", topic=topic.name, partitions=len(topic.node.replicas))
                 except StorageFailed as failure:
-                    logger.warning("topic %s cannot be created: %s", topic.name, failure)
+                    events.warning("a topic cannot be created", topic=topic.name, reason=failure)
                     self._delete([topic.name])
                     decisions[topic.name] = Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
         return decisions
@@ -236,6 +238,10 @@ class Catalog:
         self.store.commit(operations)
         for name in names:
             self._forget(name)
+        try:
+            self._logs.sync_deletions()
+        except OSError as error:
+            events.warning("a loss of power may bring deleted partitions back", reason=error)
 
     def _forget(self, name: str) -> None:
         """Take a topic that the store no longer has out of service, and its logs off the disk."""
@@ -252,7 +258,7 @@ class Catalog:
             self._logs.delete(name, index, self._clock_ms())
         except OSError as error:
             # It is out of service all the same, and the next start puts the folder aside.
-            logger.warning("the folder of the deleted partition %s-%d stays: %s", name, index, error)
+            events.warning("the folder of a deleted partition stays", partition=f"{name}-{index}", reason=error)
 
     def create_partitions(
         self, asked: Sequence[CreatePartitionsTopic], *, validate_only: bool = False

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 
 from ottla.log.errors import StorageFailed
-from ottla.log.flush import Flush
+from ottla.log.flush import Flush, run_together
 from ottla.log.log import Log
 
 Acknowledge = Callable[[StorageFailed | None], None]
@@ -24,11 +24,7 @@ class Round:
         self.errors: dict[int, OSError] = {}
 
     def run(self) -> None:
-        for number, (_, flush) in enumerate(self.flushes):
-            try:
-                flush.run()
-            except OSError as error:
-                self.errors[number] = error
+        self.errors = run_together([flush for _, flush in self.flushes])
 
 
 class GroupCommit:

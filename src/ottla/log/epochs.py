@@ -1,7 +1,7 @@
 """The leader epochs of one log: with which offset each began (KIP-101, KIP-279).
 
-A replica that comes back finds with it where its log parts from the leader's. The file follows every change;
-after a crash the batches themselves say what it may lack.
+A replica that comes back finds with it where its log parts from the leader's. A young log has no file of them, since
+its batches say it all; once `save` has made the file, it follows every change.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ UNDEFINED = (-1, -1)
 
 
 class LeaderEpochs:
-    __slots__ = ("_files", "entries", "latest", "path", "unsynced")
+    __slots__ = ("_files", "entries", "has_file", "latest", "path", "unsynced")
 
     def __init__(self, files: Files, folder: str) -> None:
         self._files = files
         self.path = f"{folder}/{LEADER_EPOCHS}"
         self.entries: list[tuple[int, int]] = []
         self.latest = -1
+        self.has_file = False
         self.unsynced = False  # changed since the last flush of the log
 
     @classmethod
@@ -34,21 +35,27 @@ class LeaderEpochs:
                 epochs.add(epoch, start_offset)
         except (FileNotFoundError, CorruptCheckpoint):
             return None
+        epochs.has_file = True
         return epochs
+
+    def save(self) -> None:
+        """Have a file from now on."""
+        if not self.has_file:
+            self.write()
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Note that `epoch` begins at `start_offset`; what contradicts it is older and goes."""
         before = self.entries.copy()
         if self.add(epoch, start_offset):
             try:
-                self.write()
+                self._changed()
             except OSError:
                 self.entries = before
                 self.latest = before[-1][0] if before else -1
                 raise
 
     def add(self, epoch: int, start_offset: int) -> bool:
-        """As `assign`, but the file is left for later; whether anything changed."""
+        """As `assign`, but the file stays as it is; whether anything changed."""
         entries = self.entries
         if entries and entries[-1][0] == epoch and entries[-1][1] <= start_offset:
             return False
@@ -77,10 +84,16 @@ class LeaderEpochs:
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Forget the epochs that begin at or behind the end of the log."""
-        if self.entries and self.entries[-1][1] >= end_offset:
-            while self.entries and self.entries[-1][1] >= end_offset:
-                self.entries.pop()
-            self.write()
+        if self.forget_from(end_offset):
+            self._changed()
+
+    def forget_from(self, offset: int) -> bool:
+        """As `truncate_from_end`, but the file stays as it is; whether anything changed."""
+        before = len(self.entries)
+        while self.entries and self.entries[-1][1] >= offset:
+            self.entries.pop()
+        self.latest = self.entries[-1][0] if self.entries else -1
+        return len(self.entries) != before
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget the epochs that ended before the log starts; the one in force there begins there."""
@@ -88,14 +101,19 @@ class LeaderEpochs:
         if following and self.entries[0][1] < start_offset:
             self.entries[:following] = [(self.entries[following - 1][0], start_offset)]
             with contextlib.suppress(OSError):  # room is made on a full disk too; opening forgets them again
-                self.write()
+                self._changed()
 
     def clear(self) -> None:
         if self.entries:
             self.entries = []
+            self._changed()
+
+    def _changed(self) -> None:
+        self.latest = self.entries[-1][0] if self.entries else -1
+        if self.has_file:
             self.write()
 
-    def write(self) -> None:
-        self.latest = self.entries[-1][0] if self.entries else -1
-        self._files.replace(self.path, format_epochs(self.entries), durable=False)
-        self.unsynced = True
+    def write(self, *, durable: bool = False) -> None:
+        self._files.replace(self.path, format_epochs(self.entries), durable=durable)
+        self.has_file = True
+        self.unsynced = not durable

@@ -11,10 +11,13 @@ import errno
 import fcntl
 import mmap
 import os
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 Buffer = bytes | bytearray | memoryview
+
+SYNCS_AT_ONCE = 32
 
 
 class File(Protocol):
@@ -85,6 +88,9 @@ class Files(Protocol):
     def sync_folder(self, path: str) -> None:
         """Return when the names in a folder (made, renamed, removed) are on the disk."""
 
+    def run_together(self, jobs: Sequence[Callable[[], None]]) -> dict[int, OSError]:
+        """Run jobs that sync, in any order and several at a time; the errors, by the number of the job."""
+
     def lock(self, path: str) -> Lock:
         """Own a data folder by a lock file in it; OSError when another process does."""
 
@@ -146,7 +152,12 @@ class DiskFiles:
         return DiskFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
 
     def make_folder(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        try:
+            os.mkdir(path)
+        except FileExistsError:
+            pass
+        except FileNotFoundError:
+            os.makedirs(path, exist_ok=True)
 
     def sizes(self, folder: str) -> dict[str, int]:
         with os.scandir(folder) as entries:
@@ -223,6 +234,26 @@ class DiskFiles:
         finally:
             os.close(descriptor)
 
+    def run_together(self, jobs: Sequence[Callable[[], None]]) -> dict[int, OSError]:
+        errors: dict[int, OSError] = {}
+        waiting = list(enumerate(jobs))
+
+        def work() -> None:
+            with contextlib.suppress(IndexError):  # none are left
+                while True:
+                    number, job = waiting.pop()
+                    failure = failure_of(job)
+                    if failure is not None:
+                        errors[number] = failure
+
+        threads = [threading.Thread(target=work) for _ in range(min(len(jobs), SYNCS_AT_ONCE) - 1)]
+        for thread in threads:
+            thread.start()
+        work()
+        for thread in threads:
+            thread.join()
+        return errors
+
     def lock(self, path: str) -> FolderLock:
         return FolderLock(path)
 
@@ -255,3 +286,12 @@ class FolderLock:
 def remove_all(files: Files, paths: Iterable[str]) -> None:
     for path in paths:
         files.remove(path)
+
+
+def failure_of(job: Callable[[], None]) -> OSError | None:
+    """Run a job; the error it ends with."""
+    try:
+        job()
+    except OSError as error:
+        return error
+    return None

@@ -86,7 +86,10 @@ class Housekeeping:
                 yield None
 
     def _flush(self, log: Log) -> Slices:
-        flush = log.begin_flush()
+        try:
+            flush = log.begin_flush()
+        except StorageFailed:
+            return  # the disk is full: the next time will do
         if flush is None:
             return
         try:
@@ -114,8 +117,9 @@ class Housekeeping:
         for _, log in self._logs():
             for path in log.segments.due_removals(now_ms):
                 yield partial(remove_all, log.files, [path])
-        for folder in self._manager.due_folders(now_ms):
-            yield partial(self._manager.remove_folder, folder)
+        folders = self._manager.due_folders(now_ms)
+        for first in range(0, len(folders), LOGS_A_SLICE):
+            yield partial(self._manager.remove_folders, folders[first : first + LOGS_A_SLICE])
 
     def checkpoint(self) -> Slices:
         for name in CHECKPOINTS:

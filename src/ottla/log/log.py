@@ -2,6 +2,9 @@
 
 `ottla.log.recovery.open_log` makes one from a folder. Everything here runs on one thread; what is slow (syncing,
 unlinking) is handed out as jobs that touch no state.
+
+A log without records needs no folder: the first record makes it. And a young log, of one segment too short for an
+index, has no file but that one and the id of its topic: whoever opens it reads it whole.
 """
 
 from __future__ import annotations
@@ -12,29 +15,23 @@ from collections.abc import Callable, Sequence
 from typing import Concatenate, NamedTuple, ParamSpec
 
 from ottla.log.aborted import AbortedTransaction
+from ottla.log.checkpoint import PARTITION_METADATA, format_partition_metadata
 from ottla.log.epochs import LeaderEpochs
-from ottla.log.errors import CorruptLog, OffsetOutOfRange, StaleLeaderEpoch, StorageFailed, UnexpectedOffset
+from ottla.log.errors import OffsetOutOfRange, StaleLeaderEpoch, StorageFailed
 from ottla.log.files import Buffer, FileRange, Files
 from ottla.log.flush import Flush
 from ottla.log.producers import CompletedTransaction, Origin, Producers
+from ottla.log.replicated import checked_batches
 from ottla.log.rolling import NEVER, Rolling
-from ottla.log.segment import ABORTED_INDEX, INDEX, TIME_INDEX, Segment
+from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.log.snapshot import Snapshots
 from ottla.log.topic_config import TopicConfig
-from ottla.records.batch import (
-    CONTROL,
-    PREFIX,
-    PREFIX_SIZE,
-    BatchHeader,
-    CorruptBatch,
-    check_batch,
-    stamp_offset_and_epoch,
-)
+from ottla.records.batch import CONTROL, BatchHeader, stamp_offset_and_epoch
 from ottla.records.build import ControlMarker, read_marker
 from ottla.records.validate import ProduceSettings
 
-_FULL_DISK = {errno.ENOSPC, errno.EDQUOT}
+_PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE}  # a full disk, too many open files
 _Arguments = ParamSpec("_Arguments")
 
 
@@ -73,12 +70,16 @@ class Log:
         epochs: LeaderEpochs,
         producers: Producers,
         snapshots: Snapshots,
-        log_start_offset: int,
-        end_offset: int,
-        recovery_point: int,
+        log_start_offset: int = 0,
+        end_offset: int = 0,
+        recovery_point: int = 0,
+        topic_id: bytes | None = None,
+        has_folder: bool = True,
     ) -> None:
         self.files = files
         self.folder = folder
+        self.topic_id = topic_id
+        self.has_folder = has_folder
         self.segments = Segments(files, folder, segments)
         self.epochs = epochs
         self.producers = producers
@@ -89,7 +90,8 @@ class Log:
         self.failure: str | None = None
         self.before_truncation: Callable[[int], None] = lambda _recovery_point: None
         self.snapshots = snapshots
-        self._flushed_once = False  # the first flush also makes sure of the name of the folder
+        self._is_name_synced = False  # the first flush also makes sure of the name of the folder
+        self._clean_end: int | None = None  # where the log ended when all its files were on the disk and in order
         self._truncations = 0
         self._flushed_ms = self.active.created_ms
         self.reconfigure(config)
@@ -109,6 +111,11 @@ class Log:
     def is_empty(self) -> bool:
         """Whether there are no files but one without bytes, which would not be missed."""
         return len(self.segments) == 1 and self.active.size_bytes == 0
+
+    @property
+    def is_young(self) -> bool:
+        """Whether there is so little that the next opening may as well read it all."""
+        return len(self.segments) == 1 and self.active.is_short
 
     @property
     def last_stable_offset(self) -> int:
@@ -186,14 +193,11 @@ class Log:
         return base_offset
 
     def append_replicated(self, records: memoryview, now_ms: int) -> int:
-        """Write batches as the leader gave them, which must continue this log; how many bytes were taken.
-
-        A cut batch at the end is left out, as a fetch may end within one.
-        """
+        """Write batches as the leader gave them, which must continue this log; how many bytes were taken."""
         if self.failure is not None:
             raise StorageFailed(self.failure)
         position = 0
-        for start, header, marker in self._checked(records):
+        for start, header, marker in checked_batches(records, self.end_offset, self.epochs.latest):
             position = start + header.size
             if header.leader_epoch > self.epochs.latest:
                 self._assign_epoch(header.leader_epoch, header.base_offset)
@@ -210,48 +214,27 @@ class Log:
 
     def _write_bytes(self, data: Buffer, last_offset: int, max_timestamp: int, now_ms: int) -> int:
         """Write batches into the active segment, or into the next; at which position."""
+        if not self.has_folder:
+            self._make_folder()
         if self._rolling.is_due(self.segments.active, len(data), last_offset, max_timestamp, now_ms):
             self.roll(now_ms)
         try:
             return self.segments.active.append(data)
         except OSError as error:
-            if error.errno not in _FULL_DISK:
+            if error.errno not in _PASSING:
                 self.failure = f"{self.folder}: {error}"
             raise StorageFailed(f"{self.folder}: {error}") from error
 
-    def _checked(self, records: memoryview) -> list[tuple[int, BatchHeader, ControlMarker | None]]:
-        """The whole batches in `records`; raises before anything is written if one is not as it must be."""
-        checked = []
-        position, next_offset, leader_epoch = 0, self.end_offset, self.epochs.latest
-        while position < len(records):
-            try:
-                header = check_batch(records, position)
-            except CorruptBatch as error:
-                if position and len(records) - position < self._announced(records, position):
-                    break
-                raise CorruptLog(f"records at offset {next_offset}: {error}") from None
-            if header.base_offset < next_offset:
-                raise UnexpectedOffset(f"offset {header.base_offset} came, {next_offset} was due")
-            if header.leader_epoch < leader_epoch:
-                raise StaleLeaderEpoch(
-                    f"offset {header.base_offset} is of epoch {header.leader_epoch}, not {leader_epoch}"
-                )
-            marker = None
-            if header.attributes & CONTROL and header.producer_id >= 0:
-                marker = read_marker(records[position : position + header.size])
-            checked.append((position, header, marker))
-            leader_epoch = header.leader_epoch
-            position += header.size
-            next_offset = header.next_offset
-        return checked
-
-    @staticmethod
-    def _announced(records: memoryview, position: int) -> int:
-        """How many bytes the batch at `position` says it has."""
-        if len(records) - position < PREFIX_SIZE:
-            return PREFIX_SIZE
-        length: int = PREFIX.unpack_from(records, position)[1]
-        return length + PREFIX_SIZE
+    def _make_folder(self) -> None:
+        """The first record comes. What fails half way is done again with the next."""
+        try:
+            self.files.make_folder(self.folder)
+            if self.topic_id is not None:
+                path = f"{self.folder}/{PARTITION_METADATA}"
+                self.files.write_at(path, 0, format_partition_metadata(self.topic_id))
+        except OSError as error:
+            raise StorageFailed(f"{self.folder}: {error}") from error
+        self.has_folder = True
 
     def _checked_marker(self, batch: Buffer, header: BatchHeader, transaction_version: int) -> ControlMarker:
         marker = read_marker(batch)
@@ -309,6 +292,7 @@ class Log:
         try:
             self.active.write_indexes()
             self.snapshots.take(self.end_offset, self.producers)
+            self.epochs.save()
             self.segments.create(self.end_offset, now_ms, self.config.index_interval_bytes)
         except OSError as error:
             raise StorageFailed(f"{self.folder}: {error}") from error
@@ -364,18 +348,27 @@ class Log:
         has_names_to_sync = self.segments.names_changed and not self.is_empty
         if self.recovery_point >= self.end_offset and not (has_names_to_sync or self.epochs.unsynced):
             return None
+        self._save_epochs()
         # One that ends at the recovery point may have been sealed, and its indexes written, after the last flush.
         unflushed = list(self.segments.starting_at(self.recovery_point - 1))
-        paths = [segment.path(kind) for segment in unflushed[:-1] for kind in (INDEX, TIME_INDEX, ABORTED_INDEX)]
+        paths = [path for segment in unflushed[:-1] for path in segment.index_paths()]
         if self.epochs.unsynced:
             paths.append(self.epochs.path)
         folders = [self.folder] if self.segments.names_changed or self.epochs.unsynced else []
-        if not self._flushed_once:
+        if not self._is_name_synced:
             folders.append(self.folder.rpartition("/")[0])
-        self._flushed_once = True
+        self._is_name_synced = True
         self.segments.names_changed = self.epochs.unsynced = False
         open_files = [segment.file for segment in unflushed]
         return Flush(self.files, self.end_offset, open_files, paths, folders, self._truncations)
+
+    def _save_epochs(self) -> None:
+        """What is known to be on the disk is not read again, so that the epochs in it must be written down."""
+        if not self.is_young:
+            try:
+                self.epochs.save()
+            except OSError as error:
+                raise StorageFailed(f"{self.folder}: {error}") from error
 
     def end_flush(self, flush: Flush, now_ms: int, error: OSError | None = None) -> None:
         """Take note of how a flush ended. One that failed is never tried again: the pages may be gone."""
@@ -388,8 +381,10 @@ class Log:
     def flush(self, now_ms: int) -> None:
         """Begin, run and end a flush here and now."""
         flush = self.begin_flush()
-        if flush is None:
-            return
+        if flush is not None:
+            self._run(flush, now_ms)
+
+    def _run(self, flush: Flush, now_ms: int) -> None:
         try:
             flush.run()
         except OSError as error:
@@ -423,6 +418,8 @@ class Log:
     @_stops_at_errors
     def truncate_fully(self, offset: int, now_ms: int) -> None:
         """Drop everything and go on at `offset`."""
+        if not self.has_folder:
+            self._make_folder()
         self._lower_recovery_point(offset)
         while self.segments:
             self.segments.remove_last()
@@ -437,6 +434,7 @@ class Log:
     def _lower_recovery_point(self, offset: int) -> None:
         """What will be overwritten must be scanned again after a crash, and the disk must know that first."""
         self._truncations += 1
+        self._clean_end = None
         self.segments.layout_version += 1
         if offset < self.recovery_point:
             self.recovery_point = offset
@@ -511,14 +509,30 @@ class Log:
 
     # The end
 
+    def note_clean_end(self) -> None:
+        """All of the log is on the disk, and opening it again would find the same."""
+        self.segments.names_changed = False
+        self._is_name_synced = True
+        self._clean_end = self.end_offset
+
+    def begin_close(self) -> Flush | None:
+        """Write down what makes the next opening quick; the work of bringing it to the disk, None if it is there."""
+        unchanged = self._clean_end == self.end_offset and not (self.segments.names_changed or self.epochs.unsynced)
+        if self.failure is not None or unchanged:
+            return None
+        if self.is_young:
+            return self.begin_flush()
+        self.active.write_indexes()
+        self.snapshots.take(self.end_offset, self.producers)
+        self.segments.names_changed = True
+        flush = self.begin_flush()
+        if flush is not None:
+            flush.paths += self.active.index_paths()
+        return flush
+
     def close(self, now_ms: int) -> None:
         """Flush and write everything that makes the next opening quick."""
-        if self.failure is None:
-            self.active.write_indexes()
-            if self.end_offset > 0:
-                self.snapshots.take(self.end_offset, self.producers)
-            if self.active.size_bytes:
-                self.active.sync()
-                self.segments.names_changed = True
-            self.flush(now_ms)
+        flush = self.begin_close()
+        if flush is not None:
+            self._run(flush, now_ms)
         self.segments.close()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from ottla.log.checkpoint import (
     CLEANER_OFFSETS,
@@ -15,14 +17,14 @@ from ottla.log.checkpoint import (
     CorruptCheckpoint,
     TopicPartition,
     format_offsets,
-    format_partition_metadata,
     parse_partition_metadata,
     read_offsets,
 )
 from ottla.log.errors import StorageFailed
-from ottla.log.files import Files, Lock
+from ottla.log.files import Files, Lock, failure_of
+from ottla.log.flush import Flush, run_together
 from ottla.log.log import Log
-from ottla.log.recovery import Recovered, open_log
+from ottla.log.recovery import Recovered, empty_log, open_log
 from ottla.log.topic_config import TopicConfig
 
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -47,6 +49,7 @@ class LogManager:
         self.unreadable: dict[str, str] = {}  # checkpoint files that were not understood, and why
         self._lock: Lock | None = None
         self._doomed_folders: list[tuple[int, str]] = []
+        self._has_deletions_to_sync = False
 
     def open(self, config_for: ConfigFor, now_ms: int) -> None:
         """Take the folder, if that is not done yet, and open all logs in it, healing what a crash left behind."""
@@ -74,7 +77,7 @@ class LogManager:
             )
             self._adopt(partition, log)
             log.advance_high_watermark(high_watermarks.get(partition, log.log_start_offset))
-            if recovered.scanned_bytes or recovered.faults:
+            if recovered.faults or (recovered.scanned_bytes and not clean):
                 self.recovered[partition] = recovered
 
     def take_folder(self) -> None:
@@ -117,20 +120,26 @@ class LogManager:
     def create(
         self, topic: str, partition: int, config: TopicConfig, now_ms: int, topic_id: bytes | None = None
     ) -> Log:
-        """Make the folder and the empty log of a partition that is not here yet."""
+        """An empty log for a partition that is not here yet. Its folder is made with its first record."""
         name = f"{topic}-{partition}"
         if not _PARTITION_FOLDER.fullmatch(name):
             raise ValueError(f"{name!r} cannot be the name of a partition's folder")
         if (topic, partition) in self.logs:
             raise ValueError(f"partition {name} is here already")
-        try:
-            log = open_log(self.files, self._path(name), config, now_ms=now_ms, clean=True)
-            if topic_id is not None:
-                self.files.write_at(f"{log.folder}/{PARTITION_METADATA}", 0, format_partition_metadata(topic_id))
-        except OSError as error:
-            raise StorageFailed(f"{self._path(name)}: {error}") from error
+        path = self._path(name)
+        if self.files.exists(path):
+            self._put_out_of_the_way(path, now_ms)
+        log = empty_log(self.files, path, config, now_ms, topic_id=topic_id)
         self._adopt((topic, partition), log)
         return log
+
+    def _put_out_of_the_way(self, folder: str, now_ms: int) -> None:
+        """The partition of a folder was deleted, but the folder could not be taken off the disk then."""
+        try:
+            self._doom(folder, now_ms)
+            self.sync_deletions()
+        except OSError as error:
+            raise StorageFailed(f"{folder}: {error}") from error
 
     def topic_id(self, topic: str, partition: int) -> bytes | None:
         """The topic id that a partition's folder was made for; None if it does not say, or a crash tore it."""
@@ -141,14 +150,26 @@ class LogManager:
             return None
 
     def delete(self, topic: str, partition: int, now_ms: int) -> None:
-        """Take a partition out at once; its files go after `file.delete.delay.ms`, for readers' sake."""
+        """Take a partition out at once; its files go after `file.delete.delay.ms`, for readers' sake.
+
+        A loss of power may bring the files back, until `sync_deletions` has been called.
+        """
         log = self.logs.pop((topic, partition))
         self.cleaner_offsets.pop((topic, partition), None)
+        if log.has_folder:
+            self._doom(log.folder, now_ms + log.config.file_delete_delay_ms)
+
+    def _doom(self, folder: str, removal_ms: int) -> None:
         suffix = f".{uuid.uuid4().hex}{DELETED_FOLDER}"
-        doomed = self._path(f"{topic}-{partition}"[: 255 - len(suffix)] + suffix)
-        self.files.rename(log.folder, doomed)
-        self.files.sync_folder(self.folder)
-        self._doomed_folders.append((now_ms + log.config.file_delete_delay_ms, doomed))
+        doomed = folder[: len(self.folder) + 256 - len(suffix)] + suffix
+        self.files.rename(folder, doomed)
+        self._doomed_folders.append((removal_ms, doomed))
+        self._has_deletions_to_sync = True
+
+    def sync_deletions(self) -> None:
+        if self._has_deletions_to_sync:
+            self.files.sync_folder(self.folder)
+            self._has_deletions_to_sync = False
 
     def due_folders(self, now_ms: int) -> list[str]:
         """Folders of deleted partitions to be removed now; each is handed out once."""
@@ -156,8 +177,13 @@ class LogManager:
         self._doomed_folders = [entry for entry in self._doomed_folders if entry[0] > now_ms]
         return due
 
-    def remove_folder(self, path: str) -> None:
-        """Remove a deleted partition's folder. Touches no state: safe on any thread."""
+    def remove_folders(self, paths: Iterable[str]) -> None:
+        """Remove the folders of deleted partitions, all that can be. Touches no state: safe on any thread."""
+        for failure in [failure_of(partial(self._remove_folder, path)) for path in paths]:
+            if failure is not None:
+                raise failure
+
+    def _remove_folder(self, path: str) -> None:
         for name in self.files.sizes(path):
             self.files.remove(f"{path}/{name}")
         self.files.remove_folder(path)
@@ -169,11 +195,12 @@ class LogManager:
         return self._path(name), format_offsets(self._offsets_for(name))
 
     def _offsets_for(self, name: str) -> dict[TopicPartition, int]:
+        """What is not in a file counts as 0, which is what most of many logs have."""
         logs = self.logs.items()
         if name == RECOVERY_POINTS:
-            return {partition: log.recovery_point for partition, log in logs}
+            return {partition: log.recovery_point for partition, log in logs if log.recovery_point}
         if name == HIGH_WATERMARKS:
-            return {partition: log.high_watermark for partition, log in logs}
+            return {partition: log.high_watermark for partition, log in logs if log.high_watermark}
         if name == LOG_STARTS:
             return {
                 partition: log.log_start_offset
@@ -187,18 +214,31 @@ class LogManager:
 
     def close(self, now_ms: int) -> None:
         """Close every log in good order, so that the next opening reads next to nothing."""
-        failed = False
-        for log in self.logs.values():
-            try:
-                log.close(now_ms)
-            except (OSError, StorageFailed):
-                failed = True
-            failed |= log.failure is not None
+        is_clean = self._close_logs(now_ms)
         for name in CHECKPOINTS:
             self.write_checkpoint(name)
-        if not failed:
+        if is_clean:
             self.files.replace(self._path(CLEAN_SHUTDOWN), b'{"version":0,"brokerEpoch":-1}')
         self._release_folder()
+
+    def _close_logs(self, now_ms: int) -> bool:
+        """Whether all of them are on the disk and in order."""
+        is_clean = True
+        flushes: list[tuple[Log, Flush]] = []
+        for log in self.logs.values():
+            try:
+                flush = log.begin_close()
+            except (OSError, StorageFailed):
+                is_clean = False
+            else:
+                flushes += [(log, flush)] if flush is not None else []
+        errors = run_together([flush for _, flush in flushes])
+        for number, (log, flush) in enumerate(flushes):
+            with contextlib.suppress(StorageFailed):  # the log has noted it
+                log.end_flush(flush, now_ms, errors.get(number))
+        for log in self.logs.values():
+            log.segments.close()
+        return is_clean and all(log.failure is None for log in self.logs.values())
 
     def abandon(self) -> None:
         """Let go of the folder as a crash would: nothing is written, the next opening scans."""

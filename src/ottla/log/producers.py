@@ -272,9 +272,7 @@ class Producers:
         for producer_id in expired:
             del self.by_id[producer_id]
         self._asked = {
-            producer_id: asked
-            for producer_id, asked in self._asked.items()
-            if now_ms - asked.timestamp < expiration_ms
+            producer_id: asked for producer_id, asked in self._asked.items() if now_ms - asked.timestamp < expiration_ms
         }
 
     def restore(self, producer_id: int, producer: Producer) -> None:

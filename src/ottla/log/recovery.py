@@ -41,24 +41,52 @@ def open_log(
     log_start_offset: int = 0,
     recovered: Recovered | None = None,
 ) -> Log:
-    """Open the log in a folder, which is made if it is missing.
+    """Open the log in a folder; without the folder it is empty, and its first record makes it.
 
     `clean` says that it was closed in good order; `recovery_point` is up to where it is known to be on the disk.
     """
-    opening = _Opening(files, folder, config, now_ms, recovered or Recovered())
     sizes = _finish_swaps(files, folder)
-    opening.load(sizes, log_start_offset)
+    if sizes is None and not log_start_offset:
+        return empty_log(files, folder, config, now_ms)
+    opening = _Opening(files, folder, config, now_ms, recovered or Recovered())
+    opening.load(sizes or {}, log_start_offset)
     log = opening.log(log_start_offset, recovery_point)
-    if clean and opening.looks_whole():
+    is_whole = clean and opening.looks_whole()
+    if is_whole:
         _trust(log)
     else:
         opening.scan(log, recovery_point)
+    if clean and (is_whole or log.is_young) and log.recovery_point == log.end_offset and not log.is_empty:
+        log.note_clean_end()
     _settle(log, log_start_offset, now_ms)
+    log.segments.close()  # until somebody reads or writes
     return log
 
 
-def _finish_swaps(files: Files, folder: str) -> dict[str, int]:
-    """Finish or undo what compaction and deletion had begun; the files that remain.
+def empty_log(
+    files: Files,
+    folder: str,
+    config: TopicConfig,
+    now_ms: int,
+    topic_id: bytes | None = None,
+) -> Log:
+    """A log whose folder is not there. Its first record makes the folder, and notes the topic id in it."""
+    segment = Segment(files, folder, 0, created_ms=now_ms, index_interval_bytes=config.index_interval_bytes)
+    return Log(
+        files,
+        folder,
+        config,
+        segments=[segment],
+        epochs=LeaderEpochs(files, folder),
+        producers=Producers(),
+        snapshots=Snapshots(files, folder),
+        topic_id=topic_id,
+        has_folder=False,
+    )
+
+
+def _finish_swaps(files: Files, folder: str) -> dict[str, int] | None:
+    """Finish or undo what compaction and deletion had begun; the files that remain, None if there is no folder.
 
     Compacted segments are written under one suffix and renamed to the next when all of them are whole. So while
     one of the first kind is there, the round of its batch of segments did not get that far, and is undone.
@@ -66,8 +94,7 @@ def _finish_swaps(files: Files, folder: str) -> dict[str, int]:
     try:
         sizes = files.sizes(folder)
     except FileNotFoundError:
-        files.make_folder(folder)
-        return {}
+        return None
     unfinished = [_base_of(name) for name in sizes if name.endswith(CLEANED)]
     for name in list(sizes):
         stray_swap = unfinished and name.endswith(SWAP) and _base_of(name) >= min(unfinished)
@@ -123,12 +150,17 @@ class _Opening:
             self.segments.append(self._segment(base_offset, sizes))
         self._remove_orphans(sizes, set(bases))
         if not self.segments:
-            segment = self._segment(log_start_offset, None)
-            segment.append(b"")
-            self.segments.append(segment)
+            self.segments.append(self._first_segment(log_start_offset))
         offsets = [_base_of(name) for name in sizes if name.endswith(SNAPSHOT)]
         self.snapshots = Snapshots(self.files, self.folder, offsets)
         self.epochs = LeaderEpochs.load(self.files, self.folder)
+
+    def _first_segment(self, log_start_offset: int) -> Segment:
+        segment = self._segment(log_start_offset, None)
+        if log_start_offset:  # which the name of a file must keep
+            self.files.make_folder(self.folder)
+            segment.append(b"")
+        return segment
 
     def _segment(self, base_offset: int, sizes: dict[str, int] | None) -> Segment:
         return Segment(
@@ -173,8 +205,9 @@ class _Opening:
         remake_epochs = self.epochs is None
         first = self._first_to_scan(log, recovery_point, remake_epochs)
         next_offset = self.segments[first].base_offset
-        log.epochs.truncate_from_end(next_offset)
-        leader_epoch = leader_epoch_before = log.epochs.latest
+        known_epochs = list(log.epochs.entries)
+        log.epochs.forget_from(next_offset)
+        leader_epoch = log.epochs.latest
         log.snapshots.remove(lambda taken: taken > next_offset)
         log.rebuild_producers(up_to_segment=next_offset)
         # Sealed segments that are on the disk may have been compacted in a time when the topic was. Behind them, only
@@ -197,8 +230,8 @@ class _Opening:
                 if following < recovery_point:
                     segment.sync()  # no flush will come to it any more
                 log.snapshots.take(following, log.producers)
-        if remake_epochs or log.epochs.latest != leader_epoch_before:
-            log.epochs.write()
+        if log.epochs.entries != known_epochs and not log.is_young:
+            log.epochs.write(durable=True)  # some may lie before the recovery point
         log.end_offset = next_offset
         log.recovery_point = min(recovery_point, next_offset)
 

@@ -57,7 +57,10 @@ class SegmentScan:
         self.fault: Fault | None = None
 
     def __iter__(self) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-        file, end = self.segment.file, self.segment.size_bytes
+        end = self.segment.size_bytes
+        if not end:
+            return  # without opening the file, which may not be there
+        file = self.segment.file
         buffer = memoryview(bytearray(min(CHUNK_BYTES, end)))
         unpack, make = HEADER.unpack_from, BatchHeader._make
         while self.position < end:

@@ -22,6 +22,7 @@ SWAP = ".swap"
 LARGEST_RELATIVE_OFFSET = 2**31 - 1
 LOOK_BYTES = 4096
 SCAN_BYTES = 1 << 20
+INDEXES = (INDEX, TIME_INDEX, ABORTED_INDEX)
 
 # Base offset, length and last offset delta: all that a search by offset needs of a header.
 _PLACE = struct.Struct(">qi11xi")
@@ -101,6 +102,11 @@ class Segment:
         return self._stem + kind + self._suffix
 
     @property
+    def is_short(self) -> bool:
+        """Too short for an entry in its offset index."""
+        return self.size_bytes <= self.index_interval_bytes
+
+    @property
     def file(self) -> File:
         if self._file is None:
             self._file = self._files.open(self.path(LOG))
@@ -143,8 +149,8 @@ class Segment:
     def sync(self) -> None:
         """Bring all files of a finished segment to the disk. Touches no state: safe on any thread."""
         self.file.sync()
-        for kind in (INDEX, TIME_INDEX, ABORTED_INDEX):
-            self._files.sync_path(self.path(kind))
+        for path in self.index_paths():
+            self._files.sync_path(path)
 
     def forget_indexes(self) -> None:
         self.offset_index.forget_file()
@@ -262,8 +268,9 @@ class Segment:
         return self._files.modified_ms(self.path(LOG))
 
     def next_offset(self) -> int:
-        """The offset behind the last batch, found on disk."""
+        """The offset behind the last batch, found on disk. To be asked before anything is appended."""
         start = self.offset_index.raw_entry(len(self.offset_index) - 1)[1] if len(self.offset_index) else 0
+        self._unindexed_bytes = self.size_bytes - start
         next_offset = self.base_offset
         for _, header in self.batches(start):
             next_offset = header.next_offset
@@ -272,12 +279,15 @@ class Segment:
     # The files
 
     def paths(self) -> list[str]:
-        return [self.path(kind) for kind in (LOG, INDEX, TIME_INDEX, ABORTED_INDEX)]
+        return [self.path(LOG), *self.index_paths()]
+
+    def index_paths(self) -> list[str]:
+        return [self.path(kind) for kind in INDEXES]
 
     def change_suffix(self, suffix: str, *, log_last: bool = False) -> None:
         """Rename all files that are there. The .log file is what counts: it goes first or last."""
         old = self._suffix
-        kinds = (INDEX, TIME_INDEX, ABORTED_INDEX, LOG) if log_last else (LOG, INDEX, TIME_INDEX, ABORTED_INDEX)
+        kinds = (*INDEXES, LOG) if log_last else (LOG, *INDEXES)
         for kind in kinds:
             before = self.path(kind)
             self._suffix = suffix
