@@ -1,4 +1,4 @@
-"""The client, for Ottla and for Apache Kafka: `Admin`, `Producer` and `Reader`.
+"""The client, for Ottla and for Apache Kafka: `Producer`, `Consumer`, `Reader` and `Admin`.
 
 The names here block. `ottla.client.aio` has the same ones for asyncio: one core, two faces.
 """
@@ -18,26 +18,36 @@ from ottla.client.admin_types import (
     ResourceConfigs,
     ResourceKind,
 )
-from ottla.client.blocking import Admin, Producer, Reader
+from ottla.client.blocking import Admin, Producer, Reader, Transaction
+from ottla.client.blocking_consumer import Consumer
 from ottla.client.cluster import ClientOptions
 from ottla.client.delivery import Deliveries, Delivery
 from ottla.client.errors import (
     BrokerUnreachable,
+    BufferFull,
     ClientError,
+    CommitFailed,
     ConnectionLost,
     DeliveryFailed,
+    DeliveryTimedOut,
     InvalidRecord,
     MalformedAnswer,
+    OffsetMissing,
     PartlyFailed,
+    ProducerFenced,
     RequestTimedOut,
     ServerError,
+    TransactionAborted,
     UnknownTopicOrPartition,
     UnsupportedByBroker,
 )
+from ottla.client.group_offsets import GroupOffsets, Membership, Offset, TopicPartition
+from ottla.client.message import Message
 from ottla.client.metadata import Partition, Topic
 from ottla.client.offsets import EARLIEST, LATEST, AtTime, Isolation, Position
-from ottla.client.reader import Fetched
+from ottla.client.portion import Fetched
 from ottla.client.routing import NewRecord, murmur2
+from ottla.client.sent import Sent
 
 __all__ = [
     "EARLIEST",
@@ -46,35 +56,49 @@ __all__ = [
     "AtTime",
     "Broker",
     "BrokerUnreachable",
+    "BufferFull",
     "ClientError",
     "ClientOptions",
     "ClusterDescription",
+    "CommitFailed",
     "ConfigChange",
     "ConfigEntry",
     "ConfigOperation",
     "ConfigSource",
     "ConnectionLost",
+    "Consumer",
     "CreatedTopic",
     "Deliveries",
     "Delivery",
     "DeliveryFailed",
+    "DeliveryTimedOut",
     "Fetched",
+    "GroupOffsets",
     "InvalidRecord",
     "Isolation",
     "MalformedAnswer",
+    "Membership",
+    "Message",
     "NewRecord",
     "NewTopic",
+    "Offset",
+    "OffsetMissing",
     "Partition",
     "PartlyFailed",
     "Position",
     "Producer",
+    "ProducerFenced",
     "Reader",
     "RequestTimedOut",
     "Resource",
     "ResourceConfigs",
     "ResourceKind",
+    "Sent",
     "ServerError",
     "Topic",
+    "TopicPartition",
+    "Transaction",
+    "TransactionAborted",
     "UnknownTopicOrPartition",
     "UnsupportedByBroker",
     "murmur2",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
 import pyarrow as pa
 
 from ottla.client.chunk import Chunk
 from ottla.client.errors import InvalidRecord
+from ottla.client.portion import Portion
+from ottla.records.codec import Binary, ColumnBuffers, Headers
 
 _COLUMNS = ("key", "value", "timestamp", "headers", "partition")
 
@@ -54,3 +57,48 @@ def _timestamps(chunk: Chunk, column: Any) -> list[int]:
     if timestamps and min(timestamps) < 0:
         raise InvalidRecord(f"a timestamp is not negative: {min(timestamps)}", topic=chunk.topic)
     return timestamps
+
+
+def record_batches(portion: Portion, *, with_headers: bool = False) -> list[pa.RecordBatch]:
+    """The records of a portion: topic, partition, offset, timestamp, key, value, and headers if they are asked for."""
+    found = (columns.finish() for columns in portion.columns(with_headers=with_headers))
+    batches = [_record_batch(portion, columns) for columns in found if columns.rows]
+    if portion.end is None:
+        return batches
+    return [batch.filter(pa.compute.less(batch.column("offset"), portion.end)) for batch in batches]
+
+
+def _record_batch(portion: Portion, columns: ColumnBuffers) -> pa.RecordBatch:
+    """The buffers are taken as they are, without a copy."""
+    rows = columns.rows
+    zeros = pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(bytes(4 * rows))])
+    arrays = {
+        "topic": pa.DictionaryArray.from_arrays(zeros, pa.array([portion.topic])),
+        "partition": pa.Array.from_buffers(
+            pa.int32(), rows, [None, pa.py_buffer(array("i", [portion.partition]) * rows)]
+        ),
+        "offset": _numbers(pa.int64(), rows, columns.offsets),
+        "timestamp": _numbers(pa.timestamp("ms", tz="UTC"), rows, columns.timestamps),
+        "key": _binary_array(pa.binary(), rows, columns.keys),
+        "value": _binary_array(pa.binary(), rows, columns.values),
+    }
+    if columns.headers is not None:
+        arrays["headers"] = _headers_array(rows, columns.headers)
+    return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+
+
+def _numbers(kind: Any, rows: int, numbers: memoryview) -> Any:
+    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(numbers)])
+
+
+def _binary_array(kind: Any, rows: int, column: Binary) -> Any:
+    validity = None if column.validity is None else pa.py_buffer(column.validity)
+    buffers = [validity, pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
+    return pa.Array.from_buffers(kind, rows, buffers, null_count=column.null_count)
+
+
+def _headers_array(rows: int, headers: Headers) -> Any:
+    names = _binary_array(pa.string(), headers.count, headers.names)
+    values = _binary_array(pa.binary(), headers.count, headers.values)
+    pairs = pa.StructArray.from_arrays([names, values], names=["key", "value"])
+    return pa.Array.from_buffers(pa.list_(pairs.type), rows, [None, pa.py_buffer(headers.offsets)], children=[pairs])

@@ -10,7 +10,7 @@ from ottla.client import admin, producer, reader, transaction
 from ottla.client.cluster import ClientOptions
 from ottla.client.errors import ClientError
 from ottla.client.loop_thread import LoopThread
-from ottla.client.reader import Fetched
+from ottla.client.portion import Fetched
 from ottla.client.sending import Sending
 
 P = ParamSpec("P")
@@ -29,7 +29,7 @@ class _HasCore(Protocol):
     _thread: LoopThread
 
 
-class _Face(Generic[Core]):
+class Face(Generic[Core]):
     """What all faces have. A context manager; connecting begins with it."""
 
     def __init__(self, core: Core) -> None:
@@ -60,7 +60,7 @@ class _Face(Generic[Core]):
                 self._thread.close()
 
 
-class _Blocking(Generic[P, T]):
+class Blocking(Generic[P, T]):
     """A method of the core, with its parameters and its result."""
 
     def __init__(self, method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:
@@ -74,28 +74,28 @@ class _Blocking(Generic[P, T]):
         return call
 
 
-class Admin(_Face[admin.Admin]):
+class Admin(Face[admin.Admin]):
     def __init__(self, bootstrap: str, options: ClientOptions = ClientOptions()) -> None:  # noqa: B008 - immutable
         super().__init__(admin.Admin(bootstrap, options))
 
-    create_topics = _Blocking(admin.Admin.create_topics)
-    list_topics = _Blocking(admin.Admin.list_topics)
-    describe_topics = _Blocking(admin.Admin.describe_topics)
-    delete_topics = _Blocking(admin.Admin.delete_topics)
-    expand_topics = _Blocking(admin.Admin.expand_topics)
-    find_offsets = _Blocking(admin.Admin.find_offsets)
-    describe_configs = _Blocking(admin.Admin.describe_configs)
-    alter_configs = _Blocking(admin.Admin.alter_configs)
-    describe_cluster = _Blocking(admin.Admin.describe_cluster)
+    create_topics = Blocking(admin.Admin.create_topics)
+    list_topics = Blocking(admin.Admin.list_topics)
+    describe_topics = Blocking(admin.Admin.describe_topics)
+    delete_topics = Blocking(admin.Admin.delete_topics)
+    expand_topics = Blocking(admin.Admin.expand_topics)
+    find_offsets = Blocking(admin.Admin.find_offsets)
+    describe_configs = Blocking(admin.Admin.describe_configs)
+    alter_configs = Blocking(admin.Admin.alter_configs)
+    describe_cluster = Blocking(admin.Admin.describe_cluster)
 
 
-class Producer(Sending, _Face[producer.Producer]):
+class Producer(Sending, Face[producer.Producer]):
     def __init__(self, bootstrap: str, **options: Unpack[producer.ProducerOptions]) -> None:
         super().__init__(producer.Producer(bootstrap, **options))
         self._buffer = self._core._buffer
 
-    send_many = _Blocking(producer.Producer.send_many)
-    flush = _Blocking(producer.Producer.flush)
+    send_many = Blocking(producer.Producer.send_many)
+    flush = Blocking(producer.Producer.flush)
 
     def transaction(self) -> Transaction:
         """All that is sent inside is visible together, or not at all: `with producer.transaction() as t`.
@@ -128,18 +128,18 @@ class Transaction:
     ) -> None:
         self._thread.run(self._core.__aexit__(kind, error, trace))
 
-    send_offsets = _Blocking(transaction.Transaction.send_offsets)
+    send_offsets = Blocking(transaction.Transaction.send_offsets)
 
 
-class Reader(_Face[reader.Reader]):
+class Reader(Face[reader.Reader]):
     def __init__(
         self, bootstrap: str, topic: str, partitions: Sequence[int] | None = None,
         **options: Unpack[reader.ReaderOptions],
     ) -> None:  # fmt: skip
         super().__init__(reader.Reader(bootstrap, topic, partitions, **options))
 
-    poll = _Blocking(reader.Reader.poll)
-    left = _Blocking(reader.Reader.left)
+    poll = Blocking(reader.Reader.poll)
+    left = Blocking(reader.Reader.left)
 
     def __iter__(self) -> Iterator[Fetched]:
         """Until the end, if there is one."""

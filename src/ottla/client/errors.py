@@ -106,10 +106,6 @@ class CommitFailed(ClientError):
     """The group has given the partitions to another member: what was read since the last commit is read again."""
 
 
-class LeftGroup(ClientError):
-    """The member is not in the group any more, and cannot come back by itself."""
-
-
 class ServerError(ClientError):
     """The broker answered with an error code. A code that nobody has named yet is a plain number."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -33,6 +33,11 @@ class LoopThread:
         except BaseException:
             future.cancel()
             raise
+
+    def call(self, function: Callable[..., object], *arguments: object) -> None:
+        """Runs a plain function in the thread, some time soon."""
+        if not self.is_closed:
+            self._loop.call_soon_threadsafe(function, *arguments)
 
     def close(self) -> None:
         if self.is_closed:

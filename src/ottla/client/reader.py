@@ -6,34 +6,20 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self, TypedDict
+from typing import Self, TypedDict
 
 from ottla.client.cluster import ClientOptions, Cluster
-from ottla.client.errors import ClientError, MalformedAnswer, ServerError, describe_place, raise_for
-from ottla.client.metadata import Topic
+from ottla.client.errors import ClientError, MalformedAnswer, ServerError
+from ottla.client.fetch import FetchLimits, Wanted, fetch
 from ottla.client.offsets import EARLIEST, LATEST, Isolation, Position, find_offsets
+from ottla.client.portion import Fetched, Portion
 from ottla.client.retry import Patience
-from ottla.client.visible import visible_batches
-from ottla.records.batch import CorruptBatch
 from ottla.records.codec import Record
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from ottla.wire.parts import BUFFERS, Buffer
 
 DEFAULT_WAIT_MS = 500
-DEFAULT_FETCH_BYTES = 50 << 20
-DEFAULT_PARTITION_BYTES = 1 << 20
-_LAST_VERSION_WITHOUT_TOPIC_IDS = 12
-
-
-class Fetched(NamedTuple):
-    """Records of one partition, in their order, and what the broker said beside them."""
-
-    topic: str
-    partition: int
-    records: list[Record]
-    next_offset: int
-    high_watermark: int
+DEFAULT_FETCH_BYTES = FetchLimits().fetch_bytes
+DEFAULT_PARTITION_BYTES = FetchLimits().partition_bytes
 
 
 @dataclass
@@ -82,10 +68,9 @@ class Reader:
         self._end = end
         self._isolation = isolation
         self._reset = reset
-        self._partition_bytes = partition_bytes
-        self._fetch_bytes = fetch_bytes
+        self._limits = FetchLimits(partition_bytes, fetch_bytes)
         self._places: dict[int, _Place] | None = None
-        self._asked: dict[asyncio.Task[FetchResponse], list[int]] = {}
+        self._asked: dict[asyncio.Task[list[tuple[Wanted, Portion | ServerError]]], list[int]] = {}
         self._trouble: ClientError | None = None
         self._patience: Patience | None = None
 
@@ -164,84 +149,39 @@ class Reader:
     async def _ask_leaders(self, places: dict[int, _Place], wait_ms: int) -> None:
         """Each leader is asked for those partitions that nobody is asked for yet."""
         asked = {index for indexes in self._asked.values() for index in indexes}
-        by_leader: defaultdict[int, list[FetchPartition]] = defaultdict(list)
+        by_leader: defaultdict[int, list[Wanted]] = defaultdict(list)
         for index, place in places.items():
             if index not in asked and not place.is_done:
                 partition = await self._cluster.partition(self.topic, index)
-                by_leader[partition.leader_id].append(
-                    FetchPartition(
-                        partition=index,
-                        current_leader_epoch=partition.leader_epoch,
-                        fetch_offset=place.offset,
-                        partition_max_bytes=self._partition_bytes,
-                    )
-                )
-        if not by_leader:
-            return
-        topic = await self._cluster.topic(self.topic)
-        for leader_id, partitions in by_leader.items():
-            asking = self._fetch(leader_id, topic, partitions, wait_ms)
-            self._asked[asyncio.create_task(asking)] = [partition.partition for partition in partitions]
+                wanted = Wanted(self.topic, index, place.offset, partition.leader_epoch)
+                by_leader[partition.leader_id].append(wanted)
+        for leader_id, all_wanted in by_leader.items():
+            asking = fetch(
+                self._cluster, leader_id, all_wanted, isolation=self._isolation, limits=self._limits, wait_ms=wait_ms
+            )
+            self._asked[asyncio.create_task(asking)] = [wanted.partition for wanted in all_wanted]
 
-    async def _fetch(
-        self, leader_id: int, topic: Topic, partitions: list[FetchPartition], wait_ms: int
-    ) -> FetchResponse:
-        request = FetchRequest(
-            max_wait_ms=wait_ms,
-            min_bytes=1,
-            max_bytes=self._fetch_bytes,
-            isolation_level=self._isolation,
-            topics=[FetchTopic(topic=topic.name, topic_id=topic.topic_id, partitions=partitions)],
-        )
-        at_most = None if topic.has_id else _LAST_VERSION_WITHOUT_TOPIC_IDS
-        return await self._cluster.ask(leader_id, request, FetchResponse, at_most=at_most, wait_ms=wait_ms)
-
-    def _take(self, places: dict[int, _Place], answer: FetchResponse) -> list[Fetched]:
+    def _take(self, places: dict[int, _Place], answer: list[tuple[Wanted, Portion | ServerError]]) -> list[Fetched]:
         """What an answer brings. Trouble with one partition does not keep back what others have."""
-        raise_for(answer.error_code, topic=self.topic)
         fetched: list[Fetched] = []
-        for data in (data for answered in answer.responses for data in answered.partitions):
-            index = data.partition_index
-            place = places.get(index)
-            if place is None:
-                raise MalformedAnswer("the answer to Fetch has a partition that nobody asked for", topic=self.topic)
-            if data.error_code:
-                self._trouble = self._error(place, data)
+        for wanted, portion in answer:
+            place = places[wanted.partition]
+            if isinstance(portion, ServerError):
+                self._trouble = portion
                 continue
             try:
-                records = self._read(place, data)
+                records = self._read(place, portion)
             except MalformedAnswer as error:
                 self._trouble = error
                 continue
             if records:
-                fetched.append(Fetched(self.topic, index, records, place.offset, data.high_watermark))
+                fetched.append(Fetched(self.topic, wanted.partition, records, place.offset, portion.high_watermark))
         return fetched
 
-    def _error(self, place: _Place, data: PartitionData) -> ServerError:
-        message = None
-        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            message = f"offset {place.offset} is not in the partition"
-        return ServerError(data.error_code, message, topic=self.topic, partition=data.partition_index)
-
-    def _read(self, place: _Place, data: PartitionData) -> list[Record]:
+    def _read(self, place: _Place, portion: Portion) -> list[Record]:
         """The records that may be seen; the place moves behind all that was looked at."""
-        aborted = [
-            (transaction.producer_id, transaction.first_offset) for transaction in data.aborted_transactions or ()
-        ]
-        records: list[Record] = []
-        next_offset = place.offset
-        try:
-            for batch, is_visible in visible_batches(_in_memory(data), place.offset, aborted):
-                if is_visible:
-                    records += batch.records(place.offset)
-                next_offset = batch.header.next_offset
-        except CorruptBatch as error:
-            where = describe_place(self.topic, data.partition_index)
-            raise MalformedAnswer(
-                f"{where}: a damaged batch at or behind offset {next_offset}: {error}",
-                topic=self.topic,
-                partition=data.partition_index,
-            ) from error
+        records = portion.records()
+        next_offset = portion.next_offset
         if place.end_offset is not None and next_offset > place.end_offset:
             next_offset = place.end_offset
             records = [record for record in records if record.offset < next_offset]
@@ -266,9 +206,3 @@ class Reader:
             self._patience = Patience(options.retry_timeout_ms, options.retry_pause_ms)
         if not await self._patience.pause():
             raise error
-
-
-def _in_memory(data: PartitionData) -> Buffer:
-    """What was received is in memory; only what a broker sends may lie in a file."""
-    assert data.records is None or isinstance(data.records, BUFFERS)
-    return data.records or b""

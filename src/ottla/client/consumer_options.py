@@ -1,0 +1,74 @@
+"""The options of a consumer, checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
+
+from ottla.client.assignors import ASSIGNORS
+from ottla.client.cluster import ClientOptions
+from ottla.client.group_offsets import TopicPartition
+from ottla.client.offsets import Isolation, Position
+from ottla.client.subscription import Subscription
+
+GuaranteeName: TypeAlias = Literal["at-most-once", "at-least-once", "exactly-once"]
+GroupProtocol: TypeAlias = Literal["classic", "consumer"]
+GUARANTEES = ("at-most-once", "at-least-once", "exactly-once")
+PROTOCOLS = ("classic", "consumer")
+Told: TypeAlias = Callable[[list[TopicPartition]], Awaitable[Any] | Any]
+
+
+class Listeners(NamedTuple):
+    """Whom to tell. Each gets the partitions; on an event loop it may be a coroutine function."""
+
+    on_assigned: Told | None = None
+    on_revoked: Told | None = None
+    on_lost: Told | None = None
+
+
+class ConsumerOptions(TypedDict, total=False):
+    """The options of a Consumer, for faces that pass them on."""
+
+    group: str | None
+    pattern: str | re.Pattern[str] | None
+    delivery: GuaranteeName
+    start: Position | None
+    isolation: Isolation
+    group_protocol: GroupProtocol
+    assignors: Sequence[str]
+    server_assignor: str | None
+    instance_id: str | None
+    session_timeout_ms: int
+    heartbeat_ms: int
+    max_poll_interval_ms: int
+    auto_commit: bool
+    auto_commit_ms: int
+    on_assigned: Told | None
+    on_revoked: Told | None
+    on_lost: Told | None
+    partition_bytes: int
+    fetch_bytes: int
+    fetch_wait_ms: int
+    options: ClientOptions
+
+
+def check_choices(delivery: str, group_protocol: str, assignors: Sequence[str]) -> None:
+    if delivery not in GUARANTEES:
+        raise ValueError(f"delivery is one of {', '.join(GUARANTEES)}, not {delivery!r}")
+    if group_protocol not in PROTOCOLS:
+        raise ValueError(f"group_protocol is one of {', '.join(PROTOCOLS)}, not {group_protocol!r}")
+    unknown = [name for name in assignors if name not in ASSIGNORS]
+    if unknown or not assignors:
+        raise ValueError(f"assignors are of {', '.join(ASSIGNORS)}, not {', '.join(map(repr, unknown)) or 'none'}")
+
+
+def read_subscription(topics: str | Sequence[str] | None, pattern: str | re.Pattern[str] | None) -> Subscription | None:
+    """None if nothing is subscribed to."""
+    if topics is not None and pattern is not None:
+        raise ValueError("subscribe by topics or by a pattern, not by both")
+    if pattern is not None:
+        return Subscription(pattern=re.compile(pattern))
+    if topics is None:
+        return None
+    return Subscription(frozenset([topics] if isinstance(topics, str) else topics))

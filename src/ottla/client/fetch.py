@@ -1,0 +1,94 @@
+"""One Fetch request for partitions of several topics, and its answer row by row."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ottla.client.cluster import Cluster, Line
+from ottla.client.errors import MalformedAnswer, ServerError, raise_for
+from ottla.client.offsets import Isolation
+from ottla.client.portion import Portion
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from ottla.wire.parts import BUFFERS, Buffer
+
+_LAST_VERSION_WITHOUT_TOPIC_IDS = 12
+
+
+class FetchLimits(NamedTuple):
+    """How much an answer may bring, and how long a broker may wait for the first byte of it."""
+
+    partition_bytes: int = 1 << 20
+    fetch_bytes: int = 50 << 20
+
+
+class Wanted(NamedTuple):
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+
+
+async def fetch(
+    cluster: Cluster, leader_id: int, wanted: Iterable[Wanted], *, isolation: Isolation, limits: FetchLimits,
+    wait_ms: int,
+) -> list[tuple[Wanted, Portion | ServerError]]:  # fmt: skip
+    """What the leader has of each partition, or what is wrong with it. One that it leaves out is left out."""
+    asked = {(one.topic, one.partition): one for one in wanted}
+    topics = {name: await cluster.topic(name) for name in {topic for topic, _ in asked}}
+    rows: defaultdict[str, list[FetchPartition]] = defaultdict(list)
+    for one in asked.values():
+        rows[one.topic].append(
+            FetchPartition(
+                partition=one.partition,
+                current_leader_epoch=one.leader_epoch,
+                fetch_offset=one.offset,
+                partition_max_bytes=limits.partition_bytes,
+            )
+        )
+    request = FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        max_bytes=limits.fetch_bytes,
+        isolation_level=isolation,
+        topics=[
+            FetchTopic(topic=name, topic_id=topics[name].topic_id, partitions=partitions)
+            for name, partitions in rows.items()
+        ],
+    )
+    at_most = None if all(topic.has_id for topic in topics.values()) else _LAST_VERSION_WITHOUT_TOPIC_IDS
+    answer = await cluster.ask(leader_id, request, FetchResponse, at_most=at_most, wait_ms=wait_ms, line=Line.FETCHING)
+    raise_for(answer.error_code, about="Fetch")
+    names = {topic.topic_id: name for name, topic in topics.items()}
+    found: list[tuple[Wanted, Portion | ServerError]] = []
+    for name, row in _rows(answer, names):
+        one_asked = asked.get((name, row.partition_index))
+        if one_asked is None:
+            raise MalformedAnswer("the answer to Fetch has a partition that nobody asked for", topic=name)
+        found.append((one_asked, _read(one_asked, row)))
+    return found
+
+
+def _rows(answer: FetchResponse, names: dict[bytes, str]) -> Iterator[tuple[str, PartitionData]]:
+    for answered in answer.responses:
+        name = answered.topic or names.get(answered.topic_id, "")
+        for row in answered.partitions:
+            yield name, row
+
+
+def _read(wanted: Wanted, row: PartitionData) -> Portion | ServerError:
+    if row.error_code:
+        message = None
+        if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            message = f"offset {wanted.offset} is not in the partition"
+        return ServerError(row.error_code, message, topic=wanted.topic, partition=wanted.partition)
+    aborted = [(one.producer_id, one.first_offset) for one in row.aborted_transactions or ()]
+    return Portion(wanted.topic, wanted.partition, wanted.offset, _in_memory(row), aborted, row.high_watermark)
+
+
+def _in_memory(data: PartitionData) -> Buffer:
+    """What was received is in memory; only what a broker sends may lie in a file."""
+    assert data.records is None or isinstance(data.records, BUFFERS)
+    return data.records or b""
