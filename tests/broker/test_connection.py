@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.broker.connection import RECEIVE_BYTES, Connection, Limits, Slot
+from ottla.broker.connection import Connection, Limits, Slot
 from ottla.broker.loop import Loop
+from ottla.broker.receive_memory import MOST_LENT_BYTES, RECEIVE_BYTES, ReceiveMemory
 
 
 class Piece(NamedTuple):
@@ -37,8 +38,8 @@ class Server:
         self.slots: list[Slot] = []
         self.reasons: list[str] = []
         self.echoes = False
-        buffer = memoryview(bytearray(RECEIVE_BYTES))
-        self.connection = Connection(self.loop, served, buffer, limits or Limits(), self.handle, self.closed)
+        self.memory = ReceiveMemory()
+        self.connection = Connection(self.loop, served, self.memory, limits or Limits(), self.handle, self.closed)
 
     def handle(self, connection: Connection, frame: memoryview) -> None:
         self.frames.append(bytes(frame))
@@ -114,6 +115,53 @@ def test_a_frame_larger_than_the_buffer_arrives_whole(server: Server) -> None:
     body = bytes(range(256)) * (RECEIVE_BYTES // 100)
     server.send(framed(b"before", body, b"after"))
     assert server.frames == [b"before", body, b"after"]
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(st.sampled_from([0, 1, 3, 100, 65_532, 65_536, 70_000, 140_000, 300_000]), max_size=8),
+    st.lists(st.integers(0, 10**6), max_size=8),
+)
+def test_large_frames_among_small_ones(sizes: list[int], cuts: list[int]) -> None:
+    bodies = [bytes([number]) * size for number, size in enumerate(sizes)]
+    stream = framed(*bodies)
+    places = sorted(cut % (len(stream) + 1) for cut in cuts)
+    with contextlib.closing(Server()) as server:
+        for start, end in zip([0, *places], [*places, len(stream)], strict=True):
+            server.send(stream[start:end])
+        assert server.frames == bodies
+        assert server.memory._lent_bytes == 0
+
+
+def test_large_frames_one_after_another_share_a_buffer(server: Server) -> None:
+    for number in range(5):
+        stream = framed(bytes([number]) * 200_000)
+        server.send(stream[:1000])
+        server.send(stream[1000:])
+    assert [frame[0] for frame in server.frames] == [0, 1, 2, 3, 4]
+    assert len(server.memory._free) == 1
+
+
+def test_memory_on_loan_is_given_back_when_the_connection_ends(server: Server) -> None:
+    stream = framed(bytes(200_000))
+    server.send(stream[:1000])
+    server.send(stream[1000:])
+    server.send(stream[:1000])
+    assert server.memory._lent_bytes > 0
+    server.client.close()
+    server.turn()
+    assert server.memory._lent_bytes == 0
+
+
+def test_no_more_is_lent_than_there_may_be() -> None:
+    memory = ReceiveMemory()
+    lent = []
+    while (buffer := memory.lend(5_000_000)) is not None:
+        lent.append(buffer)
+    assert MOST_LENT_BYTES - 5_300_000 < sum(map(len, lent)) <= MOST_LENT_BYTES
+    for buffer in lent:
+        memory.give_back(buffer)
+    assert memory.lend(5_000_000) is not None
 
 
 def test_answers_leave_in_the_order_of_the_requests(server: Server) -> None:

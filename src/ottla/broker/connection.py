@@ -1,8 +1,9 @@
 """One client's connection: frames in, answers out in the order of the requests, with bounds on both.
 
 Bytes are received into one large buffer that all connections share. A frame that lies whole in it is handled right
-there, without a copy; what is not whole, or may not be handled yet, is kept with the connection. A handler must not
-hold on to a frame after it returns.
+there, without a copy; what is not whole, or may not be handled yet, is kept with the connection. Who sends large frames
+is lent a buffer for the next one as soon as its size is known, and has it received there. A handler must not hold on to
+a frame after it returns.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from ottla.broker.loop import READ, WRITE, Loop
+from ottla.broker.receive_memory import ReceiveMemory
 from ottla.broker.system import Socket
 from ottla.wire.parts import BUFFERS, Part
 
 _SIZE = struct.Struct(">i")
-RECEIVE_BYTES = 1 << 20
 MOST_PARTS = 64  # of one vectored write
 SENDFILE_BYTES = 1 << 20
 FIRST_KEPT_BYTES = 1 << 16  # the room for a large frame before more of it has come
@@ -52,7 +53,7 @@ class Connection:
         self,
         loop: Loop,
         sock: Socket,
-        receive_buffer: memoryview,
+        memory: ReceiveMemory,
         limits: Limits,
         handle: Callable[[Connection, memoryview], None],
         closed: Callable[[Connection, str], None],
@@ -61,13 +62,15 @@ class Connection:
         self.peer: Any = sock.getpeername()
         self.listener = ""  # the name of the one it came through
         self._loop = loop
-        self._receive_buffer = receive_buffer
+        self._memory = memory
         self._limits = limits
         self._handle = handle
         self._closed = closed
         self._kept: memoryview | None = None  # bytes that wait to be whole, or to be let in
         self._kept_bytes = 0
         self._kept_needed = 0  # when so many are there they can be handled
+        self._lent: memoryview | None = None  # what they are kept in, if it is to be given back
+        self._trusted_bytes = 0  # the size of a large frame that came before: the next one may have as much at once
         self._slots: deque[Slot] = deque()
         self._unsent: deque[Any] = deque()
         self._unsent_bytes = 0
@@ -97,11 +100,14 @@ class Connection:
 
     def _receive(self) -> None:
         kept = self._kept
+        if kept is not None:
+            target = kept[self._kept_bytes :]
+        elif self._trusted_bytes:
+            target = self._memory.shared[: _SIZE.size]  # no more, for the rest shall go where it can stay
+        else:
+            target = self._memory.shared
         try:
-            if kept is None:
-                count = self.socket.recv_into(self._receive_buffer)
-            else:
-                count = self.socket.recv_into(kept[self._kept_bytes :])
+            count = self.socket.recv_into(target)
         except BlockingIOError:
             return
         except OSError as error:
@@ -111,14 +117,27 @@ class Connection:
         if count == 0:
             self.close("the client closed it")
         elif kept is None:
-            self._take_frames(self._receive_buffer[:count])
+            self._take_frames(target[:count])
+            if self._lent is not None:
+                self._receive()
+            else:
+                self._trusted_bytes = 0  # it was not another large one
         else:
             self._kept_bytes += count
             if self._kept_bytes == self._kept_needed:
-                self._kept = None
-                self._take_frames(kept)
+                self._take_kept(kept)
             elif self._kept_bytes == len(kept):
                 self._keep(kept)
+
+    def _take_kept(self, kept: memoryview) -> None:
+        """Handle what was kept, now that it can be, and let go of its memory."""
+        lent, self._kept, self._lent = self._lent, None, None
+        self._trusted_bytes = len(kept) if len(kept) > FIRST_KEPT_BYTES else 0
+        try:
+            self._take_frames(kept)
+        finally:
+            if lent is not None:
+                self._memory.give_back(lent)
 
     def _take_frames(self, data: memoryview) -> None:
         """Handle the whole frames in `data` as far as the limits let them in, and keep the rest."""
@@ -149,7 +168,8 @@ class Connection:
     def _keep(self, rest: memoryview) -> None:
         """Copy what could not be handled, with room for more of the frame that it begins.
 
-        The room grows with what has come: a size alone, which costs a client nothing, costs no memory here.
+        The room grows with what has come: a size alone, which costs a client nothing, costs no memory here. Only who
+        sent as much before is lent room for a whole frame.
         """
         needed = _SIZE.size
         if len(rest) >= _SIZE.size:
@@ -157,7 +177,12 @@ class Connection:
             needed += min(max(size, 0), self._limits.max_frame_bytes)
         count = len(rest)
         self._kept_needed = max(needed, count)
-        buffer = memoryview(bytearray(min(self._kept_needed, max(2 * count, FIRST_KEPT_BYTES))))
+        if FIRST_KEPT_BYTES < self._kept_needed <= 2 * self._trusted_bytes:
+            self._lent = self._memory.lend(self._kept_needed)
+        if self._lent is not None:
+            buffer = self._lent[: self._kept_needed]
+        else:
+            buffer = memoryview(bytearray(min(self._kept_needed, max(2 * count, FIRST_KEPT_BYTES))))
         buffer[:count] = rest
         self._kept, self._kept_bytes = buffer, count
 
@@ -195,8 +220,7 @@ class Connection:
         """Go on with what was kept back while the client had too much under way."""
         kept = self._kept
         if self._has_frames_kept_back() and kept is not None and not self._is_full():
-            self._kept = None
-            self._take_frames(kept)
+            self._take_kept(kept)
         if self.is_open:
             self._update_events()
 
@@ -327,6 +351,9 @@ class Connection:
         self._slots.clear()
         self._unsent.clear()
         self._kept = None
+        if self._lent is not None:
+            self._memory.give_back(self._lent)
+            self._lent = None
         self._closed(self, reason)
         for callback in list(self._calls_when_closed):
             callback()

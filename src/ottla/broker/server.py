@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from ottla.broker.connection import RECEIVE_BYTES, Connection, Limits
+from ottla.broker.connection import Connection, Limits
 from ottla.broker.events import Events
 from ottla.broker.loop import READ, Loop
+from ottla.broker.receive_memory import ReceiveMemory
 from ottla.broker.system import Socket
 
 events = Events("ottla.broker")
@@ -65,7 +66,7 @@ class Server:
         self._listener = listener
         self._admission = admission or Admission()
         self._max_idle_seconds = max_idle_seconds
-        self._receive_buffer = memoryview(bytearray(RECEIVE_BYTES))
+        self._memory = ReceiveMemory()
         self.connections: set[Connection] = set()
         self._socket = loop.system.listen(host, port, backlog)
         self.host = host
@@ -95,7 +96,7 @@ class Server:
             events.warning("a connection was refused", address=address, reason=refusal)
             accepted.close()
             return
-        connection = Connection(self._loop, accepted, self._receive_buffer, self._limits, self._handle, self._closed)
+        connection = Connection(self._loop, accepted, self._memory, self._limits, self._handle, self._closed)
         connection.listener = self._listener
         self.connections.add(connection)
 
