@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -20,7 +19,6 @@ from tests.compat.kafka_python_client import KafkaPythonClient
 from tests.compat.killable import KillableBroker, killable_broker
 from tests.compat.member import Join, Member
 from tests.compat.numbered_topic import NumberedTopic
-from tests.conformance.ottla_broker import served_names
 
 LIBRARIES: dict[str, Callable[[str], AdminClient]] = {
     "confluent-kafka": ConfluentClient,
@@ -39,8 +37,6 @@ def broker() -> Iterator[LocalBroker]:
 @pytest.fixture(scope="session")
 def killable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KillableBroker]:
     """A broker with coordinators in a hurry. A test that ends it starts it again."""
-    if os.environ.get("OTTLA_TEST_BROKER", "ottla") == "ottla" and "JoinGroup" not in served_names():
-        pytest.skip("the coordinators are not served yet")
     with killable_broker(tmp_path_factory.mktemp("killable")) as broker:
         yield broker
 
