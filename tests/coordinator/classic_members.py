@@ -173,7 +173,7 @@ class ClassicWorld:
         committer = Committer(member_id, instance_id, epoch, version, producer != NO_PRODUCER)
         asked = self.driver.ask(
             lambda machine, operation, reply: operation.answer(
-                reply, list(commit(machine, operation, group_id, committer, wanted, retention_ms))
+                reply, commit(machine, operation, group_id, committer, wanted, retention_ms)
             ),
             producer,
         )

@@ -193,8 +193,13 @@ class ClassicGroupLife(RuleBasedStateMachine):
         log = self.world.driver.log
         for logged in log[self.seen :]:
             key = types.decode_key(logged.key or b"")
-            if isinstance(key, GroupMetadataKey):
-                value = types.decode_value(key, logged.value or b"")
+            if not isinstance(key, GroupMetadataKey):
+                continue
+            if logged.value is None:
+                self.kept.clear()  # nobody used the group any more: its generations begin anew
+                self.owned.clear()
+            else:
+                value = types.decode_value(key, logged.value)
                 if value.members:
                     shares = sorted(member.assignment for member in value.members)
                     assert self.kept.setdefault(value.generation, shares) == shares

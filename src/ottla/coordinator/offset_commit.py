@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.coordinator.classic_group import ClassicGroup
@@ -34,39 +34,40 @@ def commit(
     operation: Operation,
     group_id: str,
     committer: Committer,
-    offsets: Iterable[OffsetToCommit],
+    offsets: Sequence[OffsetToCommit],
     retention_ms: int = NO_EXPIRY,
-) -> Iterator[ErrorCode]:
-    """Commit offsets of partitions that are there; yields what became of each of them, in their order."""
+) -> list[ErrorCode]:
+    """Commit offsets of partitions that are there; what became of each of them, in their order."""
     code = _check(machine, group_id, committer, offsets)
-    if code is ErrorCode.NONE:
-        group = machine.groups.get(group_id)
-        if isinstance(group, ClassicGroup):
-            group.keep_alive(operation, committer.member_id)
+    if code is not ErrorCode.NONE:
+        return [code] * len(offsets)
+    group = machine.groups.get(group_id)
+    if isinstance(group, ClassicGroup):
+        group.keep_alive(operation, committer.member_id)
     longest = machine.settings().offset_metadata_max_bytes
     now_ms = operation.now_ms
     expires_ms = NO_EXPIRY if retention_ms < 0 else now_ms + retention_ms
     version = RECORD_VERSION if retention_ms < 0 else RECORD_VERSION_WITH_EXPIRY
+    codes = []
     for topic, topic_id, partition, offset, leader_epoch, metadata in offsets:
-        if code is not ErrorCode.NONE:
-            yield code
-        elif metadata is not None and len(metadata) > longest:
-            yield ErrorCode.OFFSET_METADATA_TOO_LARGE
-        else:
-            key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
-            value = OffsetCommitValue(
-                offset=offset,
-                leader_epoch=leader_epoch,
-                metadata=metadata or "",
-                commit_timestamp=now_ms,
-                expire_timestamp=expires_ms,
-                topic_id=topic_id,
-            )
-            operation.write(key, value, version)
-            yield ErrorCode.NONE
+        if metadata is not None and len(metadata) > longest:
+            codes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+            continue
+        key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+        value = OffsetCommitValue(
+            offset=offset,
+            leader_epoch=leader_epoch,
+            metadata=metadata or "",
+            commit_timestamp=now_ms,
+            expire_timestamp=expires_ms,
+            topic_id=topic_id,
+        )
+        operation.write(key, value, version)
+        codes.append(ErrorCode.NONE)
+    return codes
 
 
-def _check(machine: GroupMachine, group_id: str, committer: Committer, offsets: Iterable[OffsetToCommit]) -> ErrorCode:
+def _check(machine: GroupMachine, group_id: str, committer: Committer, offsets: Sequence[OffsetToCommit]) -> ErrorCode:
     group = machine.groups.get(group_id)
     if group is not None:
         return group.check_commit(committer, ((offset.topic_id, offset.partition) for offset in offsets))

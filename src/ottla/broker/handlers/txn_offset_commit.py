@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.asked_offsets import AskedOffsets
 from ottla.controller.topic_names import OFFSETS_TOPIC
 from ottla.coordinator.group import Committer
-from ottla.coordinator.offset_commit import OffsetToCommit, commit
+from ottla.coordinator.offset_commit import commit
 from ottla.coordinator.operation import Operation, Reply
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.txn_offset_commit import (
@@ -27,21 +28,25 @@ FIRST_VERSION_WITH_TRANSACTIONS_2 = 5
 
 
 def handle(broker: Broker, request: TxnOffsetCommitRequest, context: Context) -> TxnOffsetCommitResponse | None:
-    asked = _Asked(broker, request)
+    asked = AskedOffsets()
+    response = _first_answer(broker, request, asked)
     if not asked.offsets:
-        return asked.response
+        return response
     committer = Committer(
         request.member_id, request.group_instance_id, request.generation_id, context.version, is_transactional=True
     )
 
     def run(machine: GroupMachine, operation: Operation) -> None:
         codes = commit(machine, operation, request.group_id, committer, asked.offsets)
-        for partition, code in zip(asked.partitions, codes, strict=True):
-            # A consumer group's stale epoch is told in the words of older producers.
-            partition.error_code = ErrorCode.ILLEGAL_GENERATION if code is ErrorCode.STALE_MEMBER_EPOCH else code
-        operation.answer(reply, asked.response)
+        # A consumer group's stale epoch is told in the words of older producers.
+        asked.answer(ErrorCode.ILLEGAL_GENERATION if code is ErrorCode.STALE_MEMBER_EPOCH else code for code in codes)
+        operation.answer(reply, response)
 
-    reply = Reply(context.reply, asked.refused)
+    def refused(code: ErrorCode) -> TxnOffsetCommitResponse:
+        asked.answer_all(code)
+        return response
+
+    reply = Reply(context.reply, refused)
     producer = request.producer_id, request.producer_epoch
     partition = OFFSETS_TOPIC, broker.groups.partition_of(request.group_id)
 
@@ -54,11 +59,11 @@ def handle(broker: Broker, request: TxnOffsetCommitRequest, context: Context) ->
             broker.groups.submit(request.group_id, reply, run, producer)
 
     if not request.group_id:
-        return asked.refused(ErrorCode.INVALID_GROUP_ID)
+        return refused(ErrorCode.INVALID_GROUP_ID)
     adds = context.version >= FIRST_VERSION_WITH_TRANSACTIONS_2
     offsets = broker.topics.partition(*partition)
     if offsets is not None and offsets.log.producers.is_replaced(*producer):
-        return asked.refused(ErrorCode.INVALID_PRODUCER_EPOCH)
+        return refused(ErrorCode.INVALID_PRODUCER_EPOCH)
     takes_part = offsets is not None and offsets.log.producers.takes_part(*producer)
     if takes_part or not (adds or broker.settings.config.transaction_partition_verification_enable):
         admitted({partition: ErrorCode.NONE})
@@ -76,37 +81,16 @@ def _known_code(code: ErrorCode, version: int) -> ErrorCode:
     return code
 
 
-class _Asked:
-    """The answer to a commit, as it grows: what is not there is refused at once, the rest is for the group."""
-
-    def __init__(self, broker: Broker, request: TxnOffsetCommitRequest) -> None:
-        self.response = TxnOffsetCommitResponse(topics=[])
-        self.offsets: list[OffsetToCommit] = []
-        self.partitions: list[TxnOffsetCommitResponsePartition] = []  # those of the offsets
-        for asked in request.topics:
-            topic = broker.topics.by_name.get(asked.name)
-            answered = []
-            for partition in asked.partitions:
-                index = partition.partition_index
-                answer = TxnOffsetCommitResponsePartition(
-                    partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                )
-                answered.append(answer)
-                if topic is not None and 0 <= index < topic.partition_count:
-                    self.offsets.append(
-                        OffsetToCommit(
-                            topic.name,
-                            topic.topic_id,
-                            index,
-                            partition.committed_offset,
-                            partition.committed_leader_epoch,
-                            partition.committed_metadata,
-                        )
-                    )
-                    self.partitions.append(answer)
-            self.response.topics.append(TxnOffsetCommitResponseTopic(name=asked.name, partitions=answered))
-
-    def refused(self, code: ErrorCode) -> TxnOffsetCommitResponse:
-        for partition in self.partitions:
-            partition.error_code = code
-        return self.response
+def _first_answer(broker: Broker, request: TxnOffsetCommitRequest, asked: AskedOffsets) -> TxnOffsetCommitResponse:
+    """What is not there is refused at once; the rest is gathered for the group."""
+    answered = []
+    for each in request.topics:
+        partitions = [
+            TxnOffsetCommitResponsePartition(
+                partition_index=partition.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+            for partition in each.partitions
+        ]
+        asked.add(broker.topics.by_name.get(each.name), each.partitions, partitions)
+        answered.append(TxnOffsetCommitResponseTopic(name=each.name, partitions=partitions))
+    return TxnOffsetCommitResponse(topics=answered)
