@@ -8,6 +8,7 @@ import os
 import struct
 import subprocess
 import sys
+from unittest.mock import patch
 
 import cramjam
 import lz4.frame
@@ -16,6 +17,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.records import compression
+from ottla.records.batch import Buffer
 from ottla.records.compression import (
     GZIP,
     LZ4,
@@ -105,6 +108,59 @@ def test_lz4_reads_other_headers() -> None:
         for checksum in (False, True):
             data = lz4.frame.compress(TEXT, block_linked=linked, content_checksum=checksum, store_size=checksum)
             assert decompress(LZ4, data) == TEXT
+
+
+@given(
+    st.sampled_from([b"", b"x", TEXT[:5000], NOISE[:3000]]),
+    st.booleans(),
+    st.booleans(),
+    st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=3),
+    st.sampled_from([b"", b"junk", struct.pack("<II", 0x184D2A50, 2) + b"ab"]),
+    st.booleans(),
+)
+def test_lz4_at_once_and_in_pieces_are_the_same(
+    text: bytes, has_size: bool, has_checksum: bool, changes: list[tuple[int, int]], more: bytes, is_more_first: bool
+) -> None:
+    data = bytearray(lz4.frame.compress(text, store_size=has_size, content_checksum=has_checksum))
+    for position, byte in changes:
+        data[position % len(data)] = byte
+    stream = more + data if is_more_first else data + more
+    outcomes: list[Buffer | None] = []
+    for ratio in (255, 1 << 60):
+        with patch.object(compression, "_LZ4_MOST_RATIO", ratio):
+            try:
+                outcomes.append(decompress(LZ4, bytes(stream), 1 << 23))
+            except CompressionFailed:
+                outcomes.append(None)
+    assert outcomes[0] == outcomes[1]
+
+
+def test_an_announced_size_that_is_a_lie_costs_nothing() -> None:
+    data = bytearray(lz4.frame.compress(TEXT[:100], store_size=True))
+    data[6:14] = struct.pack("<Q", 1 << 50)
+    data[14] = xxh32(bytes(data[4:14])) >> 8 & 0xFF
+    assert lz4.frame.get_frame_info(data)["content_size"] == 1 << 50
+    with pytest.raises(CompressionFailed):
+        decompress(LZ4, data)
+
+
+def xxh32(data: bytes) -> int:
+    """The hash of fewer than 16 bytes, as the header of a frame has it."""
+    hashed = 374761393 + len(data)
+    while len(data) >= 4:
+        hashed = _rotated(hashed + int.from_bytes(data[:4], "little") * 3266489917, 17) * 668265263
+        data = data[4:]
+    for byte in data:
+        hashed = _rotated(hashed + byte * 374761393, 11) * 2654435761
+    hashed &= 0xFFFFFFFF
+    hashed = (hashed ^ hashed >> 15) * 2246822519 & 0xFFFFFFFF
+    hashed = (hashed ^ hashed >> 13) * 3266489917 & 0xFFFFFFFF
+    return hashed ^ hashed >> 16
+
+
+def _rotated(number: int, bits: int) -> int:
+    number &= 0xFFFFFFFF
+    return (number << bits | number >> 32 - bits) & 0xFFFFFFFF
 
 
 def test_zstd_frames_without_their_size_are_read() -> None:
