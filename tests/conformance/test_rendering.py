@@ -5,12 +5,15 @@ from __future__ import annotations
 import itertools
 import json
 import time
+import uuid
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from ottla.wire.messages.init_producer_id import InitProducerIdResponse
+from ottla.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 from tests.conformance.answers import difference
 from tests.conformance.batches import plain
@@ -87,6 +90,10 @@ def test_only_the_fields_of_the_version_are_shown() -> None:
     assert shown == {"brokers": [{"node_id": 1, "host": "127.0.0.1", "port": "<port>"}], "topics": []}
 
 
+def joined(member_id: str, *members: JoinGroupResponseMember) -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=0, protocol_name="", leader="", member_id=member_id, members=list(members))
+
+
 def partition_of(index: int, records: bytes) -> PartitionData:
     return PartitionData(
         partition_index=index, error_code=0, high_watermark=3, aborted_transactions=None, records=memoryview(records)
@@ -106,6 +113,51 @@ def test_records_are_shown_with_what_is_left_of_a_batch() -> None:
     [first, rest] = shown["partitions"][0]["records"]
     assert first["records"] == [[0, 1_700_000_000_000, "key", "value 0"]]
     assert rest == "30 bytes of another batch"
+
+
+def test_what_a_broker_makes_up_is_shown_by_who_got_it_first() -> None:
+    rendering = Rendering(TOKEN)
+    first, second = str(uuid.UUID(int=1)), str(uuid.UUID(int=2))
+    answers = [joined(f"client-{member_id}") for member_id in (first, second, first)]
+    shown = []
+    for answer in answers:
+        rendering.learn(answer, "a")
+        shown.append(rendering.response(answer, 0)["member_id"])
+    assert shown == ["client-<a>", "client-<a 2>", "client-<a>"]
+    assert Rendering(TOKEN).response(answers[0], 0)["member_id"] == "client-<uuid>"
+
+
+@pytest.mark.parametrize("member_id", ["nobody", f"member-{TOKEN}", "x" * 13 + f"-{TOKEN}"])
+def test_what_a_client_makes_up_is_shown_as_it_is(member_id: str) -> None:
+    rendering = Rendering(TOKEN)
+    rendering.learn(joined(member_id), "a")
+    assert rendering.response(joined(member_id), 0)["member_id"] == member_id.removesuffix(f"-{TOKEN}")
+
+
+def test_members_see_what_others_say_of_themselves_as_text() -> None:
+    member = JoinGroupResponseMember(member_id="m", metadata=b"for topic-0a1b2c3d\xff")
+    [shown] = Rendering(TOKEN).response(joined("m", member), 0)["members"]
+    assert shown["metadata"] == "for topic\\xff"
+
+
+def test_producers_are_shown_by_their_order_where_a_broker_gave_their_id() -> None:
+    rendering = Rendering(TOKEN)
+    answers = [InitProducerIdResponse(error_code=0, producer_id=number, producer_epoch=0) for number in (7000, 9, 7000)]
+    for answer in answers:
+        rendering.learn(answer, "main")
+    assert [rendering.response(answer, 0)["producer_id"] for answer in answers] == [
+        "<producer 1>",
+        "<producer 2>",
+        "<producer 1>",
+    ]
+    another = InitProducerIdResponse(error_code=0, producer_id=501, producer_epoch=0)
+    assert rendering.response(another, 0)["producer_id"] == 501
+
+
+def test_control_batches_are_shown() -> None:
+    entry = FetchableTopicResponse(topic="t", partitions=[partition_of(0, bytes(plain(1, is_control=True)))])
+    [shown] = Rendering(TOKEN).response(FetchResponse(responses=[entry]), 4)["responses"]
+    assert len(shown["partitions"][0]["records"]) == 1
 
 
 def test_a_table_makes_an_exchange_a_row_and_no_name_twice() -> None:

@@ -9,6 +9,8 @@ from ottla.wire.uuids import ZERO_UUID
 from tests.conformance.batches import plain, sequenced
 from tests.conformance.exchange import Exchanges
 from tests.conformance.requests import (
+    delete_records,
+    delete_topics,
     fetch,
     fetch_from,
     fetch_partition,
@@ -39,9 +41,9 @@ READ_COMMITTED = 1
 VERSIONS = (3, 8, 10, 11, 12, 13)
 
 
-def one_segment(script: Script, **options: Any) -> Topic:
+def one_segment(script: Script, *, label: str = "topic", **options: Any) -> Topic:
     """A topic whose records are old and whose markers are new, and which does not start a segment for that."""
-    return script.topic(configs={"segment.ms": str(2**63 - 1)}, **options)
+    return script.topic(label, configs={"segment.ms": str(2**63 - 1)}, **options)
 
 
 def show(script: Script, topic: Topic, offset: int = 0, version: int = 12) -> None:
@@ -313,6 +315,75 @@ def the_last_stable_offset_moves_with_the_oldest_transaction(script: Script) -> 
     script.send(latest)
     ended(script, one)
     script.send(latest)
+
+
+RESULTS = {"commit": COMMIT, "abort": ABORT}
+
+
+@exchanges.cases(RESULTS)
+def a_reader_that_waits_gets_records_when_the_transaction_ends(script: Script, committed: bool) -> None:
+    producer, topic = ready_producer(script), one_segment(script)
+    written(script, producer, topic)
+    waiting = script.begin(
+        fetch_from(topic, isolation_level=READ_COMMITTED, max_wait_ms=9_000, min_bytes=1), 12, on="reader"
+    )
+    script.still_waits(waiting)
+    ended(script, producer, committed)
+    script.finish(waiting)
+
+
+@exchanges.one
+def a_reader_that_waits_for_any_record_gets_an_open_one(script: Script) -> None:
+    producer, topic = ready_producer(script), one_segment(script)
+    waiting = script.begin(fetch_from(topic, max_wait_ms=9_000, min_bytes=1), 12, on="reader")
+    script.still_waits(waiting)
+    written(script, producer, topic)
+    script.finish(waiting)
+
+
+@exchanges.cases(RESULTS)
+def a_session_sees_a_transaction_end(script: Script, committed: bool) -> None:
+    producer, topic = ready_producer(script), one_segment(script)
+    written(script, producer, topic)
+    session = script.send(
+        fetch({topic: [fetch_partition()]}, isolation_level=READ_COMMITTED, session_epoch=0), 12
+    ).session_id
+    following = {"isolation_level": READ_COMMITTED, "session_id": session}
+    script.send(fetch({}, session_epoch=1, **following), 12)
+    ended(script, producer, committed)
+    script.send(fetch({}, session_epoch=2, **following), 12)
+    script.send(fetch({topic: [fetch_partition(2)]}, session_epoch=3, **following), 12)
+    script.send(fetch({}, session_epoch=4, **following), 12)
+
+
+@exchanges.one
+def records_of_an_open_transaction_are_deleted(script: Script) -> None:
+    producer, topic = ready_producer(script), one_segment(script, values=1)
+    written(script, producer, topic, count=2)
+    script.send(delete_records(topic, (0, 2)))
+    script.send(list_offsets(topic, -1, isolation=READ_COMMITTED))
+    script.send(list_offsets(topic, -2, isolation=READ_COMMITTED))
+    script.send(delete_records(topic, (0, -1)))
+    script.send(list_offsets(topic, -1, isolation=READ_COMMITTED))
+    show(script, topic, 3)
+    ended(script, producer, ABORT)
+    show(script, topic, 3)
+
+
+@exchanges.cases(RESULTS)
+def a_topic_is_deleted_in_an_open_transaction(script: Script, committed: bool) -> None:
+    producer, topic, other = ready_producer(script), script.topic(), one_segment(script, label="other")
+    written(script, producer, topic)
+    written(script, producer, other)
+    script.ask(delete_topics(topic.name))
+    script.ask_until(
+        describe_producers({topic.name: [0]}),
+        until=lambda answer: answer.topics[0].partitions[0].error_code != 0,
+    )
+    script.send(end(producer, committed), 5)
+    await_transaction(script, producer, "CompleteCommit" if committed else "CompleteAbort")
+    script.send(describe_transactions(producer.transactional_id))
+    show(script, other)
 
 
 @exchanges.one
