@@ -76,7 +76,8 @@ class ApacheKafka:
         self.folder.mkdir(parents=True, exist_ok=True)
         properties = self._write_properties()
         if is_new:
-            cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+            # A first letter in front of the random bits: an id that begins with a dash is taken for an option.
+            cluster_id = base64.urlsafe_b64encode(b"k" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
             run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties))
         command = (*JAVA, LOG_WARNINGS, "-cp", classpath(), "WatchedKafka", str(properties))
         with open(self.folder / "output.txt", "ab") as output:
