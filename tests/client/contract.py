@@ -43,8 +43,8 @@ def new_name() -> str:
     return f"client-{uuid.uuid4().hex[:8]}-{next(_numbers)}"
 
 
-def make_topic(bootstrap: str, partition_count: int = 1, **configs: str) -> str:
-    name = new_name()
+def make_topic(bootstrap: str, partition_count: int = 1, *, prefix: str = "", **configs: str) -> str:
+    name = prefix + new_name()
     with Admin(bootstrap) as admin:
         # The records of these tests are years old, and a broker that lives for a while would remove them.
         named = {"retention.ms": "-1"} | {config.replace("_", "."): value for config, value in configs.items()}

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 import ottla.testing
+from tests.client.consumer_contract import ConsumerContract
 from tests.client.contract import ClientContract
 
 
@@ -14,5 +15,5 @@ def bootstrap() -> Iterator[str]:
         yield broker.bootstrap
 
 
-class TestOnOttla(ClientContract):
+class TestOnOttla(ClientContract, ConsumerContract):
     pass

@@ -50,6 +50,7 @@ class Line(Enum):
 
     REQUESTS = auto()
     FETCHING = auto()
+    FETCHING_TOO = auto()
     JOINING = auto()
 
 

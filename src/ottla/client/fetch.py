@@ -33,7 +33,7 @@ class Wanted(NamedTuple):
 
 async def fetch(
     cluster: Cluster, leader_id: int, wanted: Iterable[Wanted], *, isolation: Isolation, limits: FetchLimits,
-    wait_ms: int,
+    wait_ms: int, line: Line = Line.FETCHING,
 ) -> list[tuple[Wanted, Portion | ServerError]]:  # fmt: skip
     """What the leader has of each partition, or what is wrong with it. One that it leaves out is left out."""
     asked = {(one.topic, one.partition): one for one in wanted}
@@ -59,7 +59,7 @@ async def fetch(
         ],
     )
     at_most = None if all(topic.has_id for topic in topics.values()) else _LAST_VERSION_WITHOUT_TOPIC_IDS
-    answer = await cluster.ask(leader_id, request, FetchResponse, at_most=at_most, wait_ms=wait_ms, line=Line.FETCHING)
+    answer = await cluster.ask(leader_id, request, FetchResponse, at_most=at_most, wait_ms=wait_ms, line=line)
     raise_for(answer.error_code, about="Fetch")
     names = {topic.topic_id: name for name, topic in topics.items()}
     found: list[tuple[Wanted, Portion | ServerError]] = []

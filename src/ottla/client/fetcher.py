@@ -1,6 +1,7 @@
 """Fetches ahead of its consumer: asks the leaders of the consumer's partitions, and holds what they send.
 
-One request at a time goes to each leader, for all partitions of which too little is held.
+A request is for all partitions of a leader of which too little is held. While one waits for records that are not
+there yet, a second may go out, on a connection of its own, for those that have come to want some meanwhile.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable
 
-from ottla.client.cluster import Cluster
+from ottla.client.cluster import Cluster, Line
 from ottla.client.errors import ClientError, ServerError
 from ottla.client.fetch import FetchLimits, Wanted, fetch
 from ottla.client.group_offsets import TopicPartition
@@ -19,7 +20,7 @@ from ottla.client.portion import Portion
 from ottla.wire.errors import ErrorCode
 
 HELD_PORTIONS = 2
-SHORT_WAIT_MS = 20
+LINES = (Line.FETCHING, Line.FETCHING_TOO)
 
 
 class Fetcher:
@@ -40,7 +41,7 @@ class Fetcher:
         self._tell = tell
         self._woken = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._asked: dict[int, asyncio.Task[None]] = {}
+        self._asked: dict[tuple[int, Line], asyncio.Task[None]] = {}
         self._renewing: set[asyncio.Task[None]] = set()
 
     def wake(self) -> None:
@@ -61,32 +62,31 @@ class Fetcher:
     def _ask_leaders(self) -> None:
         now = self._loop.time()
         by_leader: defaultdict[int, list[Place]] = defaultdict(list)
-        unasked: defaultdict[int, int] = defaultdict(int)
         for place in self.places.values():
-            leader_id = self._cluster.leader_id(*place.topic_partition)
-            if place.is_asked or place.resting_until > now or place.position == NOWHERE:
+            if place.is_asked or place.is_paused or place.position == NOWHERE or place.resting_until > now:
                 continue
+            if len(place.held) >= HELD_PORTIONS:
+                continue
+            leader_id = self._cluster.leader_id(*place.topic_partition)
             if leader_id is None:
                 self._rest(place)
-            elif place.is_paused or len(place.held) >= HELD_PORTIONS:
-                unasked[leader_id] += 1
             else:
                 by_leader[leader_id].append(place)
         for leader_id, places in by_leader.items():
-            if leader_id not in self._asked:
-                # Those that are left out now should not wait behind this request for long.
-                wait_ms = min(self._wait_ms, SHORT_WAIT_MS) if unasked[leader_id] else self._wait_ms
+            line = next((line for line in LINES if (leader_id, line) not in self._asked), None)
+            if line is not None:
                 for place in places:
-                    place.is_asked = True
-                self._asked[leader_id] = asyncio.create_task(self._ask(leader_id, places, wait_ms))
+                    place.asked_version = place.version
+                self._asked[leader_id, line] = asyncio.create_task(self._ask(leader_id, line, places))
 
-    async def _ask(self, leader_id: int, places: list[Place], wait_ms: int) -> None:
+    async def _ask(self, leader_id: int, line: Line, places: list[Place]) -> None:
         asked = {place.topic_partition: (place, place.version) for place in places}
         wanted = [self._wanted(place) for place in places]
         try:
             answer = await fetch(
-                self._cluster, leader_id, wanted, isolation=self._isolation, limits=self._limits, wait_ms=wait_ms
-            )
+                self._cluster, leader_id, wanted, isolation=self._isolation, limits=self._limits,
+                wait_ms=self._wait_ms, line=line,
+            )  # fmt: skip
             for one, portion in answer:
                 place, version = asked[TopicPartition(one.topic, one.partition)]
                 if place.version == version and self.places.get(place.topic_partition) is place:
@@ -94,9 +94,10 @@ class Fetcher:
         except ClientError as error:
             self._fail(places, error)
         finally:
-            del self._asked[leader_id]
-            for place in places:
-                place.is_asked = False
+            del self._asked[leader_id, line]
+            for place, version in asked.values():
+                if place.asked_version == version:
+                    place.asked_version = None
             self.wake()
 
     def _wanted(self, place: Place) -> Wanted:

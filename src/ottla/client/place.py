@@ -27,7 +27,7 @@ class Place:
     """Changed by the event loop and by the thread that hands out records, one attribute at a time."""
 
     __slots__ = (
-        "committed", "fetch_offset", "held", "high_watermark", "in_hand", "is_asked", "is_paused", "position",
+        "asked_version", "committed", "fetch_offset", "held", "high_watermark", "in_hand", "is_paused", "position",
         "resting_until", "topic_partition", "version",
     )  # fmt: skip
 
@@ -41,10 +41,15 @@ class Place:
         self.fetch_offset = NOWHERE
         self.high_watermark = NOWHERE
         self.held: deque[Held] = deque()
-        self.is_asked = False
+        self.asked_version: int | None = None
+        """As of which a leader is asked at the moment."""
         self.is_paused = False
         self.resting_until = 0.0
         self.version = 0
+
+    @property
+    def is_asked(self) -> bool:
+        return self.asked_version == self.version
 
     def move(self, offset: int) -> None:
         """Go on from there. What was fetched before is stale."""
