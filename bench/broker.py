@@ -61,12 +61,12 @@ class Bench:
     def run(self) -> list[Comparison]:
         """All of it, or what was measured when somebody interrupts."""
         try:
-            self._measure()
+            self.measure()
         except KeyboardInterrupt:
             print("  interrupted; so far:")
         return comparisons(self.samples[Ottla.name], self.samples.get(ApacheKafka.name, {}))
 
-    def _measure(self) -> None:
+    def measure(self) -> None:
         amounts = self.amounts
         for number in range(amounts.rounds):
             with servers(self.kinds) as prepared:
@@ -101,16 +101,19 @@ class Bench:
 
 
 def run(quick: bool) -> list[Comparison]:
-    kinds: list[type[Server]] = [Ottla]
+    kinds = kinds_to_compare()
+    if not has_confluent_kafka():
+        print("  no throughput without confluent-kafka: pip install -e '.[bench]'")
+    return Bench(kinds, QUICK if quick else FULL).run()
+
+
+def kinds_to_compare() -> list[type[Server]]:
     try:
         classpath()
     except KafkaUnavailable as reason:
         print(f"  Ottla alone, for there is no Apache Kafka here: {reason}")
-    else:
-        kinds.append(ApacheKafka)
-    if not has_confluent_kafka():
-        print("  no throughput without confluent-kafka: pip install -e '.[bench]'")
-    return Bench(kinds, QUICK if quick else FULL).run()
+        return [Ottla]
+    return [Ottla, ApacheKafka]
 
 
 def has_confluent_kafka() -> bool:

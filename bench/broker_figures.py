@@ -61,6 +61,15 @@ FIGURES: dict[str, Figure] = {
     "records to 100 topics": Figure("1/s"),
     "records to 1,000 topics": Figure("1/s"),
     "records to 5,000 topics": Figure("1/s", ">= 30"),
+    "commits, 1 at a time": Figure("1/s", ">= 1"),
+    "commits, 16 in flight": Figure("1/s", ">= 1"),
+    "commits, 8 connections x 4": Figure("1/s", ">= 1"),
+    "CPU of a commit, 1 at a time": Figure("us"),
+    "CPU of a commit, 16 in flight": Figure("us"),
+    "CPU of a commit, 8 connections x 4": Figure("us"),
+    "1,000 groups from join to assignment": Figure("s", "<= 1"),
+    "commits of 1,000 groups": Figure("1/s", ">= 1"),
+    "rebalance of 50 members, 500 partitions": Figure("ms", "<= 1"),
 }
 OWN_RATIO = "records to 5,000 topics, as a part of those to 100"
 OWN_RATIO_TARGET = ">= 0.6"

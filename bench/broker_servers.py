@@ -20,6 +20,7 @@ JAVA = (
 )
 CLUSTER_ID = "b3R0bGEtYmVuY2gtMDAwMQ"  # any 16 bytes, in base64
 STOP_SECONDS = 60
+FIRST_WAIT = "group.initial.rebalance.delay.ms"  # waiting is not what is measured
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 FIRST_CPU_FIELD = 11  # of /proc/PID/stat behind the name: user time, then system time
 
@@ -91,7 +92,8 @@ class Ottla(Server):
     def command(self) -> tuple[str, ...]:
         serve = "import sys; from ottla.cli.serve import run; sys.exit(run(sys.argv[1:]))"
         data = str(self.folder / "data")
-        return sys.executable, "-c", serve, "--listen", f"127.0.0.1:{self.port}", "--data", data
+        listen = f"127.0.0.1:{self.port}"
+        return sys.executable, "-c", serve, "--listen", listen, "--data", data, "--set", f"{FIRST_WAIT}=0"
 
 
 class ApacheKafka(Server):
@@ -109,6 +111,7 @@ class ApacheKafka(Server):
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(self.folder / "data"),
             "offsets.topic.replication.factor": "1",
+            FIRST_WAIT: "0",
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
         }

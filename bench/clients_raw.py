@@ -4,7 +4,7 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from bench.broker_servers import Server
@@ -21,7 +21,17 @@ from ottla.wire.schema import Request
 from ottla.wire.uuids import ZERO_UUID
 
 SIZE = struct.Struct(">i")
-VERSIONS = {"ApiVersions": 3, "CreateTopics": 5, "DeleteTopics": 6, "Fetch": 12, "Produce": 12}
+VERSIONS = {
+    "ApiVersions": 3,
+    "CreateTopics": 5,
+    "DeleteTopics": 6,
+    "Fetch": 12,
+    "FindCoordinator": 3,
+    "JoinGroup": 9,
+    "OffsetCommit": 8,
+    "Produce": 12,
+    "SyncGroup": 5,
+}
 RECEIVE_BYTES = 1 << 20
 START_SECONDS = 60
 TOPICS_A_REQUEST = 100
@@ -153,13 +163,27 @@ def start_to_first_record(server: Server) -> float:
 def requests_a_second(server: Server, topic: str, *, connections: int, in_flight: int, seconds: float) -> float:
     """Requests of one record of 100 B, a fixed number of them always under way on each connection."""
     request = produce_request([topic], value_bytes=100)
+    return pipelined(server, request, _refuse_errors, connections=connections, in_flight=in_flight, seconds=seconds)
+
+
+def pipelined(
+    server: Server,
+    request: Request,
+    check: Callable[[Any], None],
+    *,
+    connections: int,
+    in_flight: int,
+    seconds: float,
+) -> float:
+    """How many a second of one request, over and over; `check` raises what is wrong with an answer."""
+    frame = frame_of(request)
     clients = [RawClient(server.address) for _ in range(connections)]
     try:
         for client in clients:  # the answers that follow are all as long as this one
-            client.socket.sendall(frame_of(request))
+            client.socket.sendall(frame)
             answer = client.receive_frame()
-            _refuse_errors(answer_of(PRODUCE, answer))
-        pipelines = [Pipeline(client, frame_of(request), SIZE.size + len(answer)) for client in clients]
+            check(answer_of(request.api, answer))
+        pipelines = [Pipeline(client, frame, SIZE.size + len(answer)) for client in clients]
         started = time.perf_counter()
         for pipeline in pipelines:
             pipeline.send(in_flight)
@@ -167,7 +191,7 @@ def requests_a_second(server: Server, topic: str, *, connections: int, in_flight
         answered = sum(pipeline.answered for pipeline in pipelines)
         taken = time.perf_counter() - started
         for pipeline in pipelines:
-            pipeline.finish()
+            check(answer_of(request.api, pipeline.finish()))
     finally:
         for client in clients:
             client.socket.close()
@@ -203,11 +227,11 @@ class Pipeline:
         self.answered += count
         return count
 
-    def finish(self) -> None:
-        """Take the answers still to come, and look whether the last one is good."""
+    def finish(self) -> bytes:
+        """Take the answers still to come; the last one, without its size."""
         while self.answered < self.sent:
             self.receive()
-        _refuse_errors(answer_of(PRODUCE, self._last[SIZE.size :]))
+        return self._last[SIZE.size :]
 
 
 def _keep_going(pipelines: list[Pipeline], until: float) -> None:
