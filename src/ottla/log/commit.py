@@ -17,11 +17,14 @@ Acknowledge = Callable[[StorageFailed | None], None]
 
 
 class Round:
-    """The syncs of one round. `run` blocks and touches no state: it is for another thread."""
+    """The syncs of one round. `run` blocks and touches no state: it is for another thread.
+
+    Until it has ended, and if it ends in any other way than it should, nothing counts as synced.
+    """
 
     def __init__(self, flushes: list[tuple[Log, Flush]]) -> None:
         self.flushes = flushes
-        self.errors: dict[int, OSError] = {}
+        self.errors = dict.fromkeys(range(len(flushes)), OSError("the sync did not come to its end"))
 
     def run(self) -> None:
         self.errors = run_together([flush for _, flush in self.flushes])
