@@ -35,7 +35,7 @@ class SimulatedBroker:
         """`files`: those that another one has left."""
         self.system = SimulatedSystem(seed)
         self.loop = Loop(self.system)
-        self.files = SimulatedFiles() if files is None else files
+        self.files = _files_with(folder) if files is None else files
         texts = {"listeners": "PLAINTEXT://127.0.0.1:0"} | {
             name.replace("_", "."): text for name, text in settings.items()
         }
@@ -71,6 +71,15 @@ class SimulatedBroker:
     def produce(self, client: SimulatedClient, topic: str, *values: bytes) -> PartitionProduceResponse:
         answer = client.ask(self.produce_request(topic, values), PRODUCE_VERSION)
         return cast(PartitionProduceResponse, answer.responses[0].partition_responses[0])
+
+
+def _files_with(folder: Path) -> SimulatedFiles:
+    """Files in which the data folder is there for good, as an administrator makes it."""
+    files = SimulatedFiles()
+    files.make_folder(str(folder))
+    for parent in folder.parents:
+        files.sync_folder(str(parent))
+    return files
 
 
 def fetch_request(
