@@ -36,9 +36,11 @@ class FakeTopics:
     def __init__(self) -> None:
         self.by_name: dict[str, FakeTopic] = {}
         self.by_id: dict[bytes, FakeTopic] = {}
+        self._added = 0  # a topic that is made again has another id
 
     def add(self, name: str, partition_count: int) -> bytes:
-        topic = FakeTopic(name, uuid.uuid5(uuid.NAMESPACE_OID, f"{name} {len(self.by_id)}").bytes, partition_count)
+        self._added += 1
+        topic = FakeTopic(name, uuid.uuid5(uuid.NAMESPACE_OID, f"{name} {self._added}").bytes, partition_count)
         self.by_name[name] = topic
         self.by_id[topic.topic_id] = topic
         return topic.topic_id

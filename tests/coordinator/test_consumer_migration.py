@@ -7,6 +7,7 @@ import pytest
 from ottla.coordinator.classic_group import ClassicGroup
 from ottla.coordinator.consumer_group import ConsumerGroup
 from ottla.coordinator.consumer_settings import ConsumerSettings, MigrationPolicy
+from ottla.coordinator.consumer_timers import JOIN, SYNC
 from ottla.wire.errors import ErrorCode
 from tests.coordinator.consumer_members import GROUP, FakeMember, World
 from tests.coordinator.mixed_members import ClassicClient, settle_all
@@ -267,3 +268,15 @@ def test_members_of_both_protocols_can_be_sent_away_by_one_request(world: World)
     leaver.member_id = "nobody"
     assert leaver.leave() is ErrorCode.UNKNOWN_MEMBER_ID
     assert group_type(world) is ClassicGroup
+
+
+def test_a_member_that_changed_its_protocol_is_free_of_the_old_ones_timers(world: World) -> None:
+    a, b = ClassicClient(world, "a"), FakeMember(world, "b")
+    settle_all(world, a)
+    b.join()
+    assert a.beat() is ErrorCode.REBALANCE_IN_PROGRESS
+    again = FakeMember(world, a.member_id)
+    settle_all(world, again, b)
+    kinds = {timer[0] for timer in world.driver.timers if isinstance(timer, tuple)}
+    assert kinds.isdisjoint({JOIN, SYNC})
+    assert world.group.told_to_join == set()

@@ -39,8 +39,14 @@ def check_room(group: ConsumerGroup, member_id: str) -> None:
         raise GroupRefusal(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
 
-def find_static(group: ConsumerGroup, member_id: str, instance_id: str) -> Member:
-    """The member that goes by an instance id, if it is the one that asks."""
+def find_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Member:
+    """The member that asks: if it gives an instance id, the one that goes by it."""
+    if instance_id is None:
+        member = group.members.get(member_id)
+        if member is None:
+            message = f"Member {member_id} is not a member of group {group.group_id}."
+            raise GroupRefusal(ErrorCode.UNKNOWN_MEMBER_ID, message)
+        return member
     owner = group.static_member(instance_id)
     if owner is None:
         raise GroupRefusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
@@ -96,7 +102,7 @@ def _replace(operation: Operation, group: ConsumerGroup, old: Member, member_id:
     """Let a static member go on under another id, with what it has and is to have."""
     new = Member(member_id, old.profile, old.progress._replace(epoch=0, previous_epoch=0))
     target = dict(group.target_of(old.member_id))
-    cancel_timers(operation, group, old)
+    cancel_timers(operation, group, old.member_id)
     write_member_tombstones(operation, group.group_id, old.member_id)
     write_member(operation, group.group_id, member_id, new.profile)
     write_target(operation, group.group_id, member_id, target)

@@ -12,7 +12,7 @@ from ottla.coordinator.classic_group import CONSUMER_PROTOCOL
 from ottla.coordinator.classic_join import FIRST_VERSION_WITH_PROMISED_IDS, Joiner
 from ottla.coordinator.classic_rebalance import NOBODY, refused_sync
 from ottla.coordinator.classic_session import left
-from ottla.coordinator.consumer_admission import Admission, admit, check_room, find_static
+from ottla.coordinator.consumer_admission import Admission, admit, check_room, find_member
 from ottla.coordinator.consumer_assignment import encoded_assignment
 from ottla.coordinator.consumer_downgrade import can_downgrade
 from ottla.coordinator.consumer_epoch import assign_if_due
@@ -21,7 +21,15 @@ from ottla.coordinator.consumer_leave import remove_members
 from ottla.coordinator.consumer_member import ClassicSide, Member, MemberState, Profile
 from ottla.coordinator.consumer_settings import MigrationPolicy
 from ottla.coordinator.consumer_step import Step, take_step
-from ottla.coordinator.consumer_timers import JOIN, SYNC, cancel_timer, start_classic_timer, start_session
+from ottla.coordinator.consumer_timers import (
+    JOIN,
+    REBALANCE,
+    SYNC,
+    cancel_timers,
+    start_join_timer,
+    start_session,
+    start_sync_timer,
+)
 from ottla.coordinator.group_refusal import GroupRefusal
 from ottla.coordinator.operation import Operation, Reply
 from ottla.coordinator.topics_view import TopicsView
@@ -62,10 +70,9 @@ def join(machine: GroupMachine, operation: Operation, group: ConsumerGroup, join
     member = admit(machine, operation, group.group_id, admission)
     step = Step(_merged(member.profile, joiner, subscription), _owned(machine.topics, subscription))
     member = take_step(machine, operation, group.group_id, member, step)
-    group.told_to_join.discard(member.member_id)
-    cancel_timer(operation, JOIN, group, member)
+    cancel_timers(operation, group, member.member_id, JOIN, REBALANCE)
     start_session(operation, group, member)
-    start_classic_timer(operation, SYNC, group, member)
+    start_sync_timer(operation, group, member)
     operation.answer(joiner.reply, _joined(member))
     return True
 
@@ -94,7 +101,7 @@ def _admission(group: ConsumerGroup, joiner: Joiner, member_id: str) -> Admissio
     if instance_id is None:
         return Admission(group.members.get(member_id) or Member(member_id))
     if joiner.request.member_id:
-        return Admission(find_static(group, member_id, instance_id))
+        return Admission(find_member(group, member_id, instance_id))
     owner = group.static_member(instance_id)
     return Admission(Member(member_id)) if owner is None else Admission(owner, replaced_by=member_id)
 
@@ -165,7 +172,7 @@ def sync(
     except GroupRefusal as refusal:
         operation.answer(reply, refused_sync(refusal.code))
         return
-    cancel_timer(operation, SYNC, group, member)
+    cancel_timers(operation, group, member.member_id, SYNC)
     start_session(operation, group, member)
     classic = member.profile.classic
     assert classic is not None
@@ -184,7 +191,7 @@ def _syncing(operation: Operation, group: ConsumerGroup, request: SyncGroupReque
     if request.protocol_type not in (None, CONSUMER_PROTOCOL) or request.protocol_name not in names:
         raise GroupRefusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if member.progress.epoch < group.assignment_epoch and member.progress.state is not MemberState.UNREVOKED:
-        _tell_to_join(operation, group, member)
+        start_join_timer(operation, group, member)
         raise GroupRefusal(ErrorCode.REBALANCE_IN_PROGRESS)
     return member
 
@@ -196,10 +203,10 @@ def heartbeat(
     try:
         member = _classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
         start_session(operation, group, member)
-        if all(each.is_classic for each in group.members.values()):
+        if group.epoch > group.assignment_epoch and all(each.is_classic for each in group.members.values()):
             assign_if_due(machine, operation, group)  # there is nobody else whose heartbeats would
         if _has_to_join(group, member):
-            _tell_to_join(operation, group, member)
+            start_join_timer(operation, group, member)
             code = ErrorCode.REBALANCE_IN_PROGRESS
     except GroupRefusal as refusal:
         code = refusal.code
@@ -207,13 +214,7 @@ def heartbeat(
 
 
 def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> Member:
-    if instance_id is not None:
-        member = find_static(group, member_id, instance_id)
-    else:
-        known = group.members.get(member_id)
-        if known is None:
-            raise GroupRefusal(ErrorCode.UNKNOWN_MEMBER_ID)
-        member = known
+    member = find_member(group, member_id, instance_id)
     if not member.is_classic:
         raise GroupRefusal(ErrorCode.UNKNOWN_MEMBER_ID)
     if generation != member.progress.epoch:
@@ -231,13 +232,6 @@ def _has_to_join(group: ConsumerGroup, member: Member) -> bool:
         for topic_id, numbers in group.target_of(member.member_id).items()
         for number in numbers.difference(progress.assigned.get(topic_id, ()))
     )
-
-
-def _tell_to_join(operation: Operation, group: ConsumerGroup, member: Member) -> None:
-    """From the first time that it is told, it has its rebalance timeout."""
-    if member.member_id not in group.told_to_join:
-        group.told_to_join.add(member.member_id)
-        start_classic_timer(operation, JOIN, group, member)
 
 
 def leave(
@@ -259,11 +253,8 @@ def leave(
 
 
 def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> Member:
-    instance_id = identity.group_instance_id
-    if instance_id is not None:
-        member_id = identity.member_id or group.static_members.get(instance_id, "")
-        return find_static(group, member_id, instance_id)
-    member = group.members.get(identity.member_id)
-    if member is None:
-        raise GroupRefusal(ErrorCode.UNKNOWN_MEMBER_ID)
-    return member
+    """An administrator names an instance alone."""
+    member_id, instance_id = identity.member_id, identity.group_instance_id
+    if not member_id and instance_id is not None:
+        member_id = group.static_members.get(instance_id, "")
+    return find_member(group, member_id, instance_id)

@@ -41,8 +41,8 @@ def downgrade(machine: GroupMachine, operation: Operation, group: ConsumerGroup,
         assert side is not None
         assignments[member.member_id] = encoded_assignment(machine.topics, side, group.target_of(member.member_id))
         classic.add(_converted(member, side), CONSUMER_PROTOCOL)
-    for member in group.members.values():
-        cancel_timers(operation, group, member)
+    for member_id in group.members:
+        cancel_timers(operation, group, member_id)
     group.write_tombstones(operation)
     classic.generation = group.epoch
     classic.protocol = classic.chosen_protocol()

@@ -27,7 +27,8 @@ def assign_if_due(machine: GroupMachine, operation: Operation, group: ConsumerGr
     """Compute a target for the group's epoch if it has none, though not too often: joiners tend to come together."""
     if group.epoch <= group.assignment_epoch:
         return
-    if operation.now_ms < group.assignment_timestamp_ms + group.settings.assignment_interval_ms:
+    age_ms = operation.now_ms - group.assignment_timestamp_ms
+    if 0 <= age_ms < group.settings.assignment_interval_ms:  # below 0: the clock was set back
         return
     targets = _assign(machine, group)
     for member_id, target in targets.items():

@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.coordinator.classic_group import ClassicGroup
-from ottla.coordinator.consumer_admission import Admission, admit, check_epoch, check_room, find_static
+from ottla.coordinator.consumer_admission import Admission, admit, check_epoch, check_room, find_member
 from ottla.coordinator.consumer_check import check_heartbeat
 from ottla.coordinator.consumer_group import ConsumerGroup
 from ottla.coordinator.consumer_leave import leave_for_a_while, remove_members
 from ottla.coordinator.consumer_member import AWAY_EPOCH, NEW_EPOCH, Held, Member, Profile
 from ottla.coordinator.consumer_regex import compile_regex
 from ottla.coordinator.consumer_step import Step, take_step
-from ottla.coordinator.consumer_timers import start_session
+from ottla.coordinator.consumer_timers import JOIN, SYNC, cancel_timers, start_session
 from ottla.coordinator.consumer_upgrade import check_upgrade, upgrade
 from ottla.coordinator.group import Client
 from ottla.coordinator.group_refusal import GroupRefusal
@@ -78,6 +78,8 @@ def _beat(
     group = machine.groups[group_id]
     assert isinstance(group, ConsumerGroup)
     start_session(operation, group, after)
+    if member.is_classic:  # it is not any more
+        cancel_timers(operation, group, member.member_id, JOIN, SYNC)
     has_news = request.member_epoch == NEW_EPOCH or _is_full(request)
     return ConsumerGroupHeartbeatResponse(
         error_code=0,
@@ -96,7 +98,7 @@ def _admission(machine: GroupMachine, request: ConsumerGroupHeartbeatRequest) ->
     if request.member_epoch > NEW_EPOCH:
         group = _existing(group, request.group_id, "Consumer group")
         check_room(group, request.member_id)
-        member = _member(group, request)
+        member = find_member(group, request.member_id, request.instance_id)
         check_epoch(member, request)
         admission = Admission(member)
     elif isinstance(group, ConsumerGroup):
@@ -116,16 +118,6 @@ def _existing(group: object, group_id: str, kind: str) -> ConsumerGroup:
         return group
     what = f"{kind} {group_id} not found." if group is None else f"Group {group_id} is not a consumer group."
     raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, what)
-
-
-def _member(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> Member:
-    if request.instance_id is not None:
-        return find_static(group, request.member_id, request.instance_id)
-    member = group.members.get(request.member_id)
-    if member is None:
-        message = f"Member {request.member_id} is not a member of group {group.group_id}."
-        raise GroupRefusal(ErrorCode.UNKNOWN_MEMBER_ID, message)
-    return member
 
 
 def _joining(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> Admission:
@@ -190,7 +182,7 @@ def _leave(
     machine: GroupMachine, operation: Operation, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
     group = _existing(machine.groups.get(request.group_id), request.group_id, "Group")
-    member = _member(group, request)
+    member = find_member(group, request.member_id, request.instance_id)
     if request.member_epoch == AWAY_EPOCH:
         leave_for_a_while(operation, group, member)
     else:

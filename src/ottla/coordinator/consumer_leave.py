@@ -28,7 +28,7 @@ def remove_members(
         downgrade(machine, operation, group, members)
         return
     for member in members:
-        cancel_timers(operation, group, member)
+        cancel_timers(operation, group, member.member_id)
         write_member_tombstones(operation, group.group_id, member.member_id)
         drop_unused(operation, group, member.profile.regex)
     bump_if_changed(machine, operation, group, is_due=True)

@@ -89,10 +89,10 @@ def resolve_if_due(operation: Operation, group: ConsumerGroup) -> None:
     resolved_at_ms = group.resolved_at_ms
     if resolved_at_ms is not None:
         age_ms = operation.now_ms - resolved_at_ms
-        if age_ms <= LEAST_INTERVAL_MS:
+        if 0 <= age_ms <= LEAST_INTERVAL_MS:  # below 0: the clock was set back
             return
         is_known = len(group.regexes) == len(group.regex_users)
-        if is_known and not group.are_topics_new and age_ms <= group.settings.regex_refresh_interval_ms:
+        if is_known and not group.are_topics_new and 0 <= age_ms <= group.settings.regex_refresh_interval_ms:
             return
     group.is_resolving = True
     operation.set_timer((RESOLVE, group.group_id), 0)

@@ -12,7 +12,7 @@ from ottla.coordinator.consumer_member import Member, MemberState, Profile
 from ottla.coordinator.consumer_reconcile import Aim, reconcile
 from ottla.coordinator.consumer_records import write_member, write_progress
 from ottla.coordinator.consumer_regex import RegexChange, change_regex, resolve_if_due
-from ottla.coordinator.consumer_timers import REBALANCE, cancel_timer, start_rebalance_timer
+from ottla.coordinator.consumer_timers import REBALANCE, cancel_timers, start_rebalance_timer
 from ottla.coordinator.consumer_topics import existing_ids
 from ottla.coordinator.operation import Operation
 
@@ -68,5 +68,5 @@ def _reconcile(
         if after.state is MemberState.UNREVOKED:
             start_rebalance_timer(operation, group, member)
         else:
-            cancel_timer(operation, REBALANCE, group, member)
+            cancel_timers(operation, group, member.member_id, REBALANCE)
     return member

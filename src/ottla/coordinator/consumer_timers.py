@@ -28,15 +28,19 @@ def start_rebalance_timer(operation: Operation, group: ConsumerGroup, member: Me
     operation.set_timer(timer, member.profile.rebalance_timeout_ms)
 
 
-def start_classic_timer(operation: Operation, kind: str, group: ConsumerGroup, member: Member) -> None:
-    """Of joining or of asking for the assignment."""
-    operation.set_timer((kind, group.group_id, member.member_id), member.profile.rebalance_timeout_ms)
+def start_join_timer(operation: Operation, group: ConsumerGroup, member: Member) -> None:
+    """From the first time that a classic member is told to join again, it has its rebalance timeout."""
+    if member.member_id not in group.told_to_join:
+        group.told_to_join.add(member.member_id)
+        operation.set_timer((JOIN, group.group_id, member.member_id), member.profile.rebalance_timeout_ms)
 
 
-def cancel_timer(operation: Operation, kind: str, group: ConsumerGroup, member: Member) -> None:
-    operation.cancel_timer((kind, group.group_id, member.member_id))
+def start_sync_timer(operation: Operation, group: ConsumerGroup, member: Member) -> None:
+    operation.set_timer((SYNC, group.group_id, member.member_id), member.profile.rebalance_timeout_ms)
 
 
-def cancel_timers(operation: Operation, group: ConsumerGroup, member: Member) -> None:
-    for kind in (SESSION, REBALANCE, JOIN, SYNC):
-        cancel_timer(operation, kind, group, member)
+def cancel_timers(operation: Operation, group: ConsumerGroup, member_id: str, *kinds: str) -> None:
+    for kind in kinds or (SESSION, REBALANCE, JOIN, SYNC):
+        operation.cancel_timer((kind, group.group_id, member_id))
+        if kind == JOIN:
+            group.told_to_join.discard(member_id)
