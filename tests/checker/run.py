@@ -1,0 +1,221 @@
+"""A run: clients at work on a broker that is killed time and again, as they are; then all that is there is read.
+
+`python -m tests.checker` runs it for as long as one likes. OTTLA_TEST_BROKER=apache-kafka tries Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from tests.checker.check import Anomaly, find_anomalies
+from tests.checker.clients import INPUT, OUTPUT, PARTITIONS, QUIET, WORKERS, transactional_id_of
+from tests.checker.history import EndSeen, HistoryWriter, Isolation, Place, Polled, Positioned, read_history
+from tests.compat.killable import KillableBroker
+
+ROLES = {"producer": 2, "transactor": 1, "worker": 2, "reader": 1, "follower": 1}
+WRITERS = ("producer", "transactor")
+TRANSACTIONAL = ("transactor", "worker")
+PLACES = [Place(topic, partition) for topic in (INPUT, OUTPUT) for partition in range(PARTITIONS)]
+HISTORY, FAILURES = "history", "failures"
+"""A folder with a file of each client, and a file of what ended them."""
+CALL_S = 20.0
+SETTLE_S = 60.0
+PAUSE_S = (0.2, 1.5)
+"""Between two kills, at least and at most."""
+
+
+class Report(NamedTuple):
+    anomalies: list[Anomaly]
+    event_counts: Counter[str]
+    kill_counts: Counter[str]
+    failures: list[str]
+    """What ended clients that nobody killed."""
+
+    def __str__(self) -> str:
+        lines = [f"events: {_listed(self.event_counts)}", f"kills: {_listed(self.kill_counts)}"]
+        lines += [f"ended by itself: {failure}" for failure in self.failures]
+        lines += map(str, self.anomalies)
+        return "\n".join([*lines, f"{len(self.anomalies)} anomalies"])
+
+
+class Client:
+    """One client through all of its lives."""
+
+    def __init__(self, role: str, number: int, bootstrap: str, folder: Path, seed: int) -> None:
+        self.role = role
+        self.name = f"{role}-{number}"
+        self._bootstrap = bootstrap
+        self._folder = folder
+        self._seed = seed
+        self._life = 0
+        self._process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self._life += 1
+        name = f"{self.name}.{self._life}"
+        arguments = (self.role, name, self._bootstrap, str(self._folder / HISTORY), f"{self._seed} {name}")
+        with open(self._folder / FAILURES, "ab") as failures:
+            return subprocess.Popen([sys.executable, "-m", "tests.checker.clients", *arguments], stderr=failures)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def keep_alive(self) -> None:
+        """One that has ended begins another life."""
+        if self._process.poll() is not None:
+            self._process = self._start()
+
+    def stop(self) -> None:
+        """In good order, if it can."""
+        self._process.terminate()
+        try:
+            self._process.wait(CALL_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+
+class Run:
+    def __init__(self, broker: KillableBroker, folder: Path, seed: int) -> None:
+        self._broker = broker
+        self._folder = folder
+        self._history = folder / HISTORY
+        self._history.mkdir(parents=True)
+        self._random = random.Random(seed)
+        self._kill_counts: Counter[str] = Counter()
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap, **QUIET})
+        for future in admin.create_topics([NewTopic(topic, PARTITIONS, 1) for topic in (INPUT, OUTPUT)]).values():
+            future.result(CALL_S)
+        self._clients = [
+            Client(role, number, broker.bootstrap, folder, seed)
+            for role, count in ROLES.items()
+            for number in range(count)
+        ]
+
+    def execute(self, seconds: float) -> Report:
+        try:
+            self._disturb(seconds)
+            self._settle()
+        finally:
+            for client in self._clients:
+                client.kill()
+        self._read_everything()
+        history = read_history(sorted(self._history.iterdir()))
+        event_counts = Counter(type(event).__name__ for event in history)
+        failures = (self._folder / FAILURES).read_text().splitlines()
+        return Report(find_anomalies(history), event_counts, self._kill_counts, failures)
+
+    def _disturb(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, self._random.uniform(*PAUSE_S)))
+            if self._random.random() < 0.3:
+                self._broker.kill()
+                time.sleep(self._random.uniform(0, 0.3))
+                self._broker.start()
+                self._kill_counts["broker"] += 1
+            else:
+                victim = self._random.choice(self._clients)
+                victim.kill()
+                self._kill_counts[victim.role] += 1
+            self._keep_alive(self._clients)
+
+    @staticmethod
+    def _keep_alive(clients: Sequence[Client]) -> None:
+        for client in clients:
+            client.keep_alive()
+
+    def _settle(self) -> None:
+        """Nobody writes any more; the workers work off what there is, which shows that they can."""
+        writers = [client for client in self._clients if client.role in WRITERS]
+        others = [client for client in self._clients if client.role not in WRITERS]
+        for client in writers:
+            client.stop()
+        self._end_transactions("transactor")
+        deadline = time.monotonic() + SETTLE_S
+        while not self._is_worked_off():
+            if time.monotonic() > deadline:
+                raise TimeoutError("the workers do not come to the end of their input")
+            self._keep_alive(others)
+            time.sleep(0.2)
+        for client in others:
+            client.stop()
+        self._end_transactions("worker")
+
+    def _end_transactions(self, role: str) -> None:
+        """Whoever takes a transactional id ends what was left open under it."""
+        for client in self._clients:
+            if client.role == role:
+                options = {"bootstrap.servers": self._broker.bootstrap, **QUIET}
+                producer = Producer({**options, "transactional.id": transactional_id_of(client.name)})
+                producer.init_transactions(CALL_S)
+
+    def _is_worked_off(self) -> bool:
+        """Where the last records are, only markers may follow: the group is at the end, or nothing is left to give."""
+        consumer = self._consumer(WORKERS, Isolation.COMMITTED)
+        places = [place for place in PLACES if place.topic == INPUT]
+        try:
+            committed = consumer.committed([TopicPartition(*place) for place in places], CALL_S)
+            starts = {Place(at.topic, at.partition): max(at.offset, 0) for at in committed}
+            return not any(_records_from(consumer, place, start) for place, start in starts.items())
+        except KafkaException:
+            return False
+        finally:
+            consumer.close()
+
+    def _read_everything(self) -> None:
+        for isolation in Isolation:
+            name = f"last-{isolation}"
+            history = HistoryWriter(self._history / name, name)
+            consumer = self._consumer("unused", isolation)
+            for place in PLACES:
+                at_ns = time.monotonic_ns()
+                end = self._end_of(place)
+                history.add(EndSeen, at_ns=at_ns, place=place, offset=end)
+                history.add(Positioned, place=place, offset=0)
+                records = _records_from(consumer, place, 0)
+                history.add(Polled, place=place, isolation=isolation, records=tuple(records), next_offset=end)
+            consumer.close()
+            history.close()
+
+    def _end_of(self, place: Place) -> int:
+        consumer = self._consumer("unused", Isolation.UNCOMMITTED)
+        try:
+            return int(consumer.get_watermark_offsets(TopicPartition(*place), CALL_S)[1])
+        finally:
+            consumer.close()
+
+    def _consumer(self, group: str, isolation: Isolation) -> Consumer:
+        options = {"group.id": group, "isolation.level": isolation, "enable.auto.commit": False}
+        common = {"bootstrap.servers": self._broker.bootstrap, "enable.partition.eof": True, **QUIET}
+        return Consumer({**common, **options, "fetch.wait.max.ms": 50})
+
+
+def _records_from(consumer: Consumer, place: Place, start: int) -> list[tuple[int, str]]:
+    """All up to the end of what the consumer may see."""
+    consumer.assign([TopicPartition(*place, start)])
+    records: list[tuple[int, str]] = []
+    deadline = time.monotonic() + CALL_S
+    while time.monotonic() < deadline:
+        for message in consumer.consume(1_000, 0.1):
+            error = message.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                return records
+            offset, value = message.offset(), message.value()
+            if error is None and offset is not None and value is not None:
+                records.append((offset, value.decode()))
+    raise TimeoutError(f"{place} does not come to an end")
+
+
+def _listed(counts: Counter[str]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
