@@ -5,24 +5,33 @@ import threading
 
 import pytest
 
+import ottla.client
 from ottla.client import BrokerUnreachable, aio, blocking
+from ottla.client.consumer_options import ConsumerOptions
+from ottla.client.producer import ProducerOptions
+from ottla.client.reader import ReaderOptions
 from tests.apache_kafka.harness import free_ports
 from tests.client.scripted_broker import TOPIC, ScriptedBroker, ScriptedBrokerThread
 
+INSIDE = {"next", "end", "recovery", "handling"}  # of the core, for its faces
 
-@pytest.mark.parametrize("name", ["Admin", "Producer", "Reader"])
+
+@pytest.mark.parametrize("name", ["Admin", "Producer", "Consumer", "Reader"])
 def test_both_faces_have_the_same_methods(name: str) -> None:
     core = getattr(aio, name)
     methods = {method for method in vars(core) if not method.startswith("_")}
-    assert methods <= set(dir(getattr(blocking, name)))
+    assert methods - INSIDE <= set(dir(getattr(ottla.client, name)))
 
 
 def test_the_constructors_of_both_faces_take_the_same_options() -> None:
-    for core, options in ((aio.Producer, "producer.ProducerOptions"), (aio.Reader, "reader.ReaderOptions")):
-        room, _, name = options.partition(".")
-        declared = getattr(getattr(blocking, room), name).__annotations__
+    for core, options in (
+        (aio.Producer, ProducerOptions),
+        (aio.Consumer, ConsumerOptions),
+        (aio.Reader, ReaderOptions),
+    ):
         parameters = inspect.signature(core).parameters.values()
-        assert set(declared) == {one.name for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY}
+        named = {one.name for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY}
+        assert set(options.__annotations__) == named
 
 
 def test_it_works_and_leaves_no_thread() -> None:

@@ -1,8 +1,9 @@
 """The producer against a broker that refuses, moves away, forgets to answer and takes only small batches."""
 
 import asyncio
+import pickle
 from collections.abc import Callable, Iterable, Sequence
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -11,19 +12,22 @@ from ottla.client.cluster import ClientOptions
 from ottla.client.delivery import Delivery
 from ottla.client.errors import (
     BrokerUnreachable,
+    BufferFull,
     ClientError,
     DeliveryFailed,
     DeliveryTimedOut,
     InvalidRecord,
     ServerError,
     UnknownTopicOrPartition,
+    UnsupportedByBroker,
 )
 from ottla.client.routing import NewRecord
 from ottla.records.batch import BatchHeader
 from ottla.records.read import read_batches
-from ottla.wire.apis import METADATA, PRODUCE
+from ottla.wire.apis import API_VERSIONS, INIT_PRODUCER_ID, METADATA, PRODUCE
 from ottla.wire.errors import ErrorCode
 from ottla.wire.header import RequestHeader
+from ottla.wire.messages.api_versions import ApiVersionsResponse
 from ottla.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -33,7 +37,7 @@ from ottla.wire.messages.produce import (
     TopicProduceResponse,
 )
 from ottla.wire.schema import Request
-from tests.client.scripted_broker import CLOSE, TOPIC, TOPIC_ID, ScriptedBroker
+from tests.client.scripted_broker import CLOSE, TOPIC, TOPIC_ID, ScriptedBroker, versions
 
 QUICK = ClientOptions(retry_timeout_ms=5_000, retry_pause_ms=1, unknown_topic_timeout_ms=5)
 IMPATIENT = QUICK._replace(retry_timeout_ms=500)
@@ -318,3 +322,178 @@ def test_new_partitions_are_noticed_when_what_is_known_gets_old() -> None:
 
     asyncio.run(run())
     assert list(log.values) == [0, 1]
+
+
+# What a producer promises, and the settings that take it back.
+
+
+def lossy(log: Log, *lost: int) -> Callable[[RequestHeader, Request], ProduceResponse | bytes]:
+    """The answers to these requests, by number, are lost after the records were written."""
+    numbers = iter(range(1000))
+
+    def answer(header: RequestHeader, request: Request) -> ProduceResponse | bytes:
+        answered = log(header, request)
+        return CLOSE if next(numbers) in lost else answered
+
+    return answer
+
+
+@pytest.mark.parametrize(("idempotent", "times"), [(None, 1), (True, 1), (False, 2)])
+def test_a_lost_acknowledgement_duplicates_only_where_nothing_is_numbered(idempotent: bool | None, times: int) -> None:
+    log = Log()
+    broker = ScriptedBroker({PRODUCE: lossy(log, 0)})
+
+    async def run() -> None:
+        async with broker, Producer(broker.bootstrap, options=QUICK, idempotent=idempotent) as producer:
+            await producer.send(TOPIC, b"once")
+
+    asyncio.run(run())
+    assert log.values[0] == [b"once"] * times
+
+
+@pytest.mark.parametrize(
+    ("options", "in_order"),
+    [({}, True), ({"idempotent": False, "max_in_flight": 1}, True), ({"idempotent": False}, False)],
+)
+def test_order_through_retries(options: dict[str, Any], in_order: bool) -> None:
+    refused: list[bytes] = []
+
+    def refuse_third(_partition: int, values: list[bytes]) -> int:
+        if b"00030" in values and not refused:
+            refused.extend(values)
+            return ErrorCode.NOT_ENOUGH_REPLICAS
+        return 0
+
+    log = Log(refuse_third)
+    broker = ScriptedBroker({PRODUCE: log})
+
+    async def run() -> None:
+        async with broker, Producer(broker.bootstrap, options=QUICK, batch_bytes=300, **options) as producer:
+            await producer.send_many(TOPIC, numbered(200, partition=0))
+
+    asyncio.run(run())
+    assert refused
+    assert sorted(log.values[0]) == [record.value for record in numbered(200)]
+    assert (log.values[0] == sorted(log.values[0])) is in_order
+
+
+def test_a_broker_that_cannot_number_is_used_without_numbers_unless_they_are_asked_for() -> None:
+    def old_versions(_: RequestHeader, __: Request) -> ApiVersionsResponse:
+        answer = versions(_, __)
+        answer.api_keys = [row for row in answer.api_keys if row.api_key != INIT_PRODUCER_ID.key]
+        return answer
+
+    log = Log()
+    broker = ScriptedBroker({PRODUCE: log, API_VERSIONS: old_versions})
+
+    async def run(idempotent: bool | None) -> None:
+        async with broker, Producer(broker.bootstrap, options=QUICK, idempotent=idempotent) as producer:
+            await producer.send(TOPIC, b"plain")
+
+    asyncio.run(run(None))
+    assert log.values[0] == [b"plain"]
+    assert log.sequences == {}
+    with pytest.raises(UnsupportedByBroker, match="idempotent=False"):
+        asyncio.run(run(True))
+
+
+def test_records_that_are_sent_one_by_one_travel_together() -> None:
+    log = Log()
+    broker = ScriptedBroker({PRODUCE: log})
+    called: list[Delivery] = []
+
+    async def run() -> None:
+        async with broker, Producer(broker.bootstrap, options=QUICK) as producer:
+            sent = [producer.send(TOPIC, b"%d" % number, on_delivery=called.append) for number in range(1000)]
+            assert not sent[0].is_done
+            assert [delivery.offset for delivery in await asyncio.gather(*sent)] == list(range(1000))
+            assert sent[0].is_done
+
+    asyncio.run(run())
+    assert log.request_count == 1
+    assert [delivery.offset for delivery in called] == list(range(1000))
+
+
+def test_a_mistake_in_a_callback_does_not_stop_the_producer(caplog: pytest.LogCaptureFixture) -> None:
+    def mistake(_: Delivery) -> None:
+        raise KeyError("mine")
+
+    async def run(broker: ScriptedBroker) -> None:
+        async with broker, Producer(broker.bootstrap, options=QUICK) as producer:
+            await producer.send(TOPIC, b"", on_delivery=mistake)
+            await producer.send(TOPIC, b"")
+
+    asyncio.run(run(ScriptedBroker({PRODUCE: Log()})))
+    assert "a callback on the delivery of a record to topic orders failed" in caplog.text
+
+
+def test_a_failure_that_nobody_asks_for_is_raised_by_flush_and_by_close() -> None:
+    broker = ScriptedBroker({PRODUCE: Log(lambda _, __: ErrorCode.INVALID_RECORD)})
+
+    async def run() -> None:
+        async with broker:
+            producer = Producer(broker.bootstrap, options=QUICK)
+            async with producer:
+                producer.send(TOPIC, b"one")
+                with pytest.raises(DeliveryFailed, match=r"1 records were not written: topic orders, partition 0"):
+                    await producer.flush()
+                asked = producer.send(TOPIC, b"two")
+                with pytest.raises(ServerError):
+                    await asked
+                await producer.flush()
+                producer.send("nothing", b"three")
+                with pytest.raises(DeliveryFailed, match="no such topic"):
+                    await producer.close()
+
+    asyncio.run(run())
+
+
+def test_a_closed_producer_takes_nothing() -> None:
+    async def run() -> None:
+        async with ScriptedBroker({PRODUCE: Log()}) as broker:
+            async with Producer(broker.bootstrap, options=QUICK) as producer:
+                await producer.send(TOPIC, b"")
+            with pytest.raises(RuntimeError, match="this producer is closed"):
+                producer.send(TOPIC, b"")
+
+    asyncio.run(run())
+
+
+def test_a_buffer_that_is_full_on_an_event_loop() -> None:
+    broker = ScriptedBroker({PRODUCE: Log()})
+
+    async def run() -> None:
+        async with broker, Producer(broker.bootstrap, options=QUICK, buffer_bytes=2_000, batch_bytes=500) as producer:
+            sent = []
+            with pytest.raises(BufferFull):
+                sent += [producer.send(TOPIC, bytes(100)) for _ in range(100)]
+            await producer.flush()
+            await producer.send(TOPIC, b"again")
+            await producer.send_many(TOPIC, [bytes(100)] * 100)  # more than fits, but all there is
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"idempotent": True, "acks": "1"}, 'needs acks="all"'),
+        ({"idempotent": True, "max_in_flight": 6}, "at most 5"),
+        ({"transactional_id": "t", "idempotent": False}, "transactions need"),
+        ({"max_in_flight": 0}, "at least 1"),
+        ({"spread": "evenly"}, "round-robin or sticky"),
+    ],
+)
+def test_choices_that_do_not_go_together(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        Producer("localhost:9092", **options)
+
+
+def test_errors_are_plain_values() -> None:
+    error = ServerError(ErrorCode.MESSAGE_TOO_LARGE, topic=TOPIC, partition=3)
+    for copied in (error.again(), pickle.loads(pickle.dumps(error))):
+        assert copied is not error
+        assert isinstance(copied, ServerError)
+        assert str(copied) == str(error)
+        assert (copied.topic, copied.partition, copied.code, copied.advice) == (TOPIC, 3, 10, error.advice)
+        assert "max.message.bytes" in copied.__notes__[0]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, Self, TypeVar
 
 from ottla.client.address import Address
+from ottla.client.admin_transactions import TransactionAdmin
 from ottla.client.admin_types import (
     CONFIG_TYPES,
     Broker,
@@ -65,7 +66,7 @@ R = TypeVar("R", bound=Response)
 T = TypeVar("T")
 
 
-class Admin:
+class Admin(TransactionAdmin):
     """A context manager: `async with Admin("localhost:9092") as admin`."""
 
     def __init__(self, bootstrap: str, options: ClientOptions = ClientOptions()) -> None:  # noqa: B008 - immutable

@@ -112,24 +112,21 @@ def _still_owned(subscribers: Subscribers, existing: set[TopicPartition]) -> Ass
 
 
 def _balance(assignments: Assignments, readers: Mapping[str, list[str]]) -> None:
-    """Move partitions from whom has more to whom has at least two fewer, until there is no such pair."""
-    moved = True
-    while moved:
-        moved = False
-        for member in sorted(assignments, key=lambda member: len(assignments[member]), reverse=True):
-            for place in sorted(assignments[member]):
-                least = min(readers[place.topic], key=lambda other: len(assignments[other]))
-                if len(assignments[member]) - len(assignments[least]) < 2:
-                    if _same_readers(readers):
-                        break
-                    continue
-                assignments[member].discard(place)
-                assignments[least].add(place)
-                moved = True
+    """Move one partition after the other from whom has most to whom has at least two fewer."""
+    while move := _next_move(assignments, readers):
+        place, giver, taker = move
+        assignments[giver].discard(place)
+        assignments[taker].add(place)
 
 
-def _same_readers(readers: Mapping[str, list[str]]) -> bool:
-    return len({tuple(members) for members in readers.values()}) <= 1
+def _next_move(assignments: Assignments, readers: Mapping[str, list[str]]) -> tuple[TopicPartition, str, str] | None:
+    for giver in sorted(assignments, key=lambda member: len(assignments[member]), reverse=True):
+        by_name = by_topic(assignments[giver])
+        for topic, indexes in by_name.items():
+            taker = min(readers[topic], key=lambda member: len(assignments[member]))
+            if len(assignments[giver]) - len(assignments[taker]) >= 2:
+                return TopicPartition(topic, indexes[0]), giver, taker
+    return None
 
 
 def _in_order(subscribers: Subscribers) -> list[str]:

@@ -87,6 +87,11 @@ class Admin(Face[admin.Admin]):
     describe_configs = Blocking(admin.Admin.describe_configs)
     alter_configs = Blocking(admin.Admin.alter_configs)
     describe_cluster = Blocking(admin.Admin.describe_cluster)
+    list_transactions = Blocking(admin.Admin.list_transactions)
+    describe_transaction = Blocking(admin.Admin.describe_transaction)
+    describe_producers = Blocking(admin.Admin.describe_producers)
+    abort_transaction = Blocking(admin.Admin.abort_transaction)
+    abort_in_partition = Blocking(admin.Admin.abort_in_partition)
 
 
 class Producer(Sending, Face[producer.Producer]):

@@ -1,0 +1,144 @@
+"""Records from many threads into one buffer: none is lost, none comes twice, and there is a limit."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from ottla.client.buffer import Buffer
+from ottla.client.chunk import Chunk
+from ottla.client.errors import BufferFull, InvalidRecord
+from ottla.client.sending import Sending
+
+
+class Sends(Sending):
+    def __init__(self, buffer: Buffer) -> None:
+        self._buffer = buffer
+        buffer.notify = lambda: None
+
+
+class Blocks(Sends):
+    def _wait_for_room(self) -> None:
+        self._buffer.wait_for_room(30)
+
+
+def unpacked(chunks: list[Chunk]) -> list[Chunk]:
+    for chunk in chunks:
+        chunk.unpack()
+    return chunks
+
+
+def drain(buffer: Buffer) -> list[Chunk]:
+    buffer.close_all()
+    return unpacked(buffer.collect(time.monotonic())[0])
+
+
+def test_what_threads_send_while_chunks_are_closed_is_all_there_once_and_each_threads_in_order() -> None:
+    buffer = Buffer(1 << 40, 2_000)
+    sends = Sends(buffer)
+    chunks: list[Chunk] = []
+    is_over = threading.Event()
+
+    def send(thread: int) -> None:
+        for number in range(3_000):
+            if number % 3:
+                sent = sends.send("t", b"%d-%d" % (thread, number))
+            else:
+                sent = sends.send("t", b"%d-%d" % (thread, number), key=b"k")
+            assert sent[1] < 3_000
+
+    def close() -> None:
+        while not is_over.is_set():
+            buffer.close_all()
+            chunks.extend(unpacked(buffer.collect(time.monotonic())[0]))
+
+    with ThreadPoolExecutor(5) as pool:
+        closing = pool.submit(close)
+        for sending in [pool.submit(send, thread) for thread in range(4)]:
+            sending.result()
+        is_over.set()
+        closing.result()
+    chunks += drain(buffer)
+    values = [value for chunk in chunks for value in chunk.values]
+    for thread in range(4):
+        mine = [value for value in values if value is not None and value.startswith(b"%d-" % thread)]
+        assert mine == [b"%d-%d" % (thread, number) for number in range(3_000)]
+    assert len(values) == 12_000
+    for chunk in chunks:
+        for index, value in enumerate(chunk.values):
+            is_keyed = int((value or b"").split(b"-")[1]) % 3 == 0
+            assert (chunk.keys is not None and chunk.keys[index] == b"k") is is_keyed
+
+
+def test_the_handle_is_that_of_its_record() -> None:
+    buffer = Buffer(1 << 20, 1 << 20)
+    sends = Sends(buffer)
+    handles = [sends.send("t", b"%d" % number, partition=number % 2 or None) for number in range(50)]
+    [chunk] = drain(buffer)
+    for number, (owner, index) in enumerate(handles):
+        assert owner is chunk
+        assert chunk.values[index] == b"%d" % number
+        assert chunk.partitions is not None
+        assert chunk.partitions[index] == (number % 2 or None)
+
+
+def test_a_full_buffer_refuses_or_makes_wait() -> None:
+    buffer = Buffer(1_000, 500)
+    sends, blocks = Sends(buffer), Blocks(buffer)
+    with pytest.raises(BufferFull, match="1,000 is the limit") as raised:
+        _ = [sends.send("t", bytes(100)) for _ in range(100)]
+    assert raised.value.is_retriable
+    assert "buffer_bytes" in raised.value.advice
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(blocks.send, "t", b"patient")
+        for chunk in drain(buffer):
+            buffer.release(chunk.size_bytes)
+        waiting.result(30)
+    [chunk] = drain(buffer)
+    assert chunk.values == [b"patient"]
+
+
+def test_what_is_refused_is_refused_at_once() -> None:
+    buffer = Buffer(1_000, 500)
+    sends = Sends(buffer)
+    with pytest.raises(InvalidRecord, match="a value is bytes, not str"):
+        sends.send("t", "text")  # type: ignore[arg-type]
+    with pytest.raises(InvalidRecord, match="a key is bytes, not int"):
+        sends.send("t", b"", key=7)  # type: ignore[arg-type]
+    with pytest.raises(InvalidRecord, match="needs a topic"):
+        sends.send("", b"")
+    with pytest.raises(InvalidRecord, match="not negative: -1"):
+        sends.send("t", b"", timestamp_ms=-1)
+    sends.send("t", b"before")
+    buffer.refuse(RuntimeError("not now"))
+    with pytest.raises(RuntimeError, match="not now"):
+        sends.send("t", b"")
+    assert [chunk.values for chunk in drain(buffer)] == [[b"before"]]
+    with pytest.raises(RuntimeError, match="inside `with`"):
+        Sending.send(_Unopened(), "t", b"")
+
+
+class _Unopened(Sending):
+    _buffer = Buffer(1, 1)
+
+
+def test_what_may_change_is_copied() -> None:
+    buffer = Buffer(1_000, 500)
+    value = bytearray(b"now")
+    Sends(buffer).send("t", value)  # type: ignore[arg-type]
+    value[:] = b"too late"
+    assert drain(buffer)[0].values == [b"now"]
+
+
+@pytest.mark.parametrize("stamps_each", [False, True])
+def test_a_record_without_a_time_gets_that_of_its_chunk_or_its_own(stamps_each: bool) -> None:
+    buffer = Buffer(1_000, 500, stamps_each=stamps_each)
+    sends = Sends(buffer)
+    before_ms = time.time_ns() // 1_000_000
+    sends.send("t", b"")
+    sends.send("t", b"", timestamp_ms=0)
+    [chunk] = drain(buffer)
+    assert chunk.timestamps is not None
+    assert chunk.timestamps[1] == 0
+    assert before_ms <= chunk.timestamps[0] <= time.time_ns() // 1_000_000

@@ -1,0 +1,173 @@
+"""Batches of one partition reach the log once and in order, whatever is refused, lost or answered late."""
+
+import threading
+from collections import deque
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.client.batch import ANONYMOUS, Batch, Identity
+from ottla.client.chunk import Chunk
+from ottla.client.delivery import Outcome
+from ottla.client.errors import ConnectionLost, DeliveryTimedOut, ServerError
+from ottla.client.partition_queue import PartitionQueue
+from ottla.wire.errors import ErrorCode
+
+IDENTITY = Identity(7, 0)
+MOST_IN_FLIGHT = 5
+FAR = 1e9
+
+
+class Log:
+    """A partition as a broker keeps it: it knows the last five batches of a producer again."""
+
+    def __init__(self) -> None:
+        self.values: list[bytes | None] = []
+        self.epoch = -1
+        self.recent: deque[tuple[int, int, int]] = deque(maxlen=MOST_IN_FLIGHT)
+        self.next_sequence: int | None = None
+
+    def append(self, batch: Batch) -> Outcome:
+        if batch.identity.epoch < self.epoch:
+            return refused(ErrorCode.INVALID_PRODUCER_EPOCH)
+        for epoch, sequence, offset in self.recent:
+            if (epoch, sequence) == (batch.identity.epoch, batch.sequence):
+                return Outcome(offset)
+        if batch.identity.epoch > self.epoch:
+            if self.epoch >= 0 and batch.sequence != 0:
+                return refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        elif batch.sequence != self.next_sequence:
+            return refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        outcome = Outcome(len(self.values))
+        self.epoch = batch.identity.epoch
+        self.recent.append((batch.identity.epoch, batch.sequence, outcome.base_offset))
+        self.next_sequence = batch.sequence + batch.count
+        self.values += batch.values
+        return outcome
+
+
+def refused(code: int) -> Outcome:
+    return Outcome(error=ServerError(code, topic="t", partition=0))
+
+
+def chunk_of(values: list[bytes | None]) -> Chunk:
+    chunk = Chunk("t", threading.Lock(), 0)
+    chunk.values = values
+    chunk.close()
+    return chunk
+
+
+def fill(queue: PartitionQueue, batch_count: int, records: int = 3) -> list[bytes | None]:
+    written: list[bytes | None] = []
+    for number in range(batch_count):
+        values: list[bytes | None] = [b"%d-%d" % (number, index) for index in range(records)]
+        queue.add(chunk_of(values), range(records), 10, limit_bytes=10, deadline=FAR)
+        written += values
+    return written
+
+
+answers = st.lists(st.sampled_from(["ok", "refused", "lost before", "lost after", "too large"]), max_size=40)
+
+
+@settings(max_examples=300)
+@given(answers=answers, batch_count=st.integers(1, 12), order=st.randoms(use_true_random=False))
+def test_in_order_and_once_through_all_troubles(answers: list[str], batch_count: int, order: object) -> None:
+    """Requests reach the broker in the order they are sent, on one connection; a lost connection takes all with it."""
+    queue, log = PartitionQueue("t", 0, IDENTITY), Log()
+    written = fill(queue, batch_count)
+    left = iter(answers)
+    while not queue.is_idle:
+        flight: list[tuple[Batch, Outcome]] = []
+        is_cut = False
+        while queue.may_send(0) and len(queue.in_flight) < MOST_IN_FLIGHT:
+            batch = queue.take()
+            answer = next(left, "ok")
+            if is_cut or answer == "lost before":
+                is_cut = True
+                flight.append((batch, Outcome(error=ConnectionLost("cut"))))
+            elif answer == "lost after":
+                is_cut = True
+                log.append(batch)
+                flight.append((batch, Outcome(error=ConnectionLost("cut"))))
+            elif answer == "refused":
+                flight.append((batch, refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)))
+            elif answer == "too large":
+                is_known = any(batch.sequence == sequence for _, sequence, _ in log.recent)
+                flight.append((batch, log.append(batch) if is_known else refused(ErrorCode.MESSAGE_TOO_LARGE)))
+            else:
+                flight.append((batch, log.append(batch)))
+        assert flight, "something can always be sent"
+        for batch, outcome in flight:
+            for decided, result in queue.answered(batch, outcome, 0):
+                if result.error is None:
+                    decided.settle(result)
+                else:
+                    assert decided.count == 1  # the one record of it is too large
+                    assert isinstance(result.error, ServerError)
+                    written = [value for value in written if value not in decided.values]
+    assert log.values == written
+
+
+def test_until_the_broker_knows_the_producer_one_batch_is_in_flight() -> None:
+    queue = PartitionQueue("t", 0, IDENTITY)
+    fill(queue, 3)
+    first = queue.take()
+    assert not queue.may_send(0)
+    queue.answered(first, Outcome(0), 0)
+    queue.take()
+    assert queue.may_send(0)
+
+
+def test_without_an_identity_nothing_is_numbered() -> None:
+    queue = PartitionQueue("t", 0, ANONYMOUS)
+    fill(queue, 2)
+    assert [queue.take().sequence, queue.take().sequence] == [-1, -1]
+
+
+def test_a_gap_starts_the_numbers_anew() -> None:
+    queue, log = PartitionQueue("t", 0, IDENTITY), Log()
+    fill(queue, 1)
+    queue.answered(first := queue.take(), log.append(first), 0)
+    fill(queue, 1)
+    lost = queue.take()
+    assert [one for one, _ in queue.answered(lost, refused(ErrorCode.INVALID_RECORD), 0)] == [lost]
+    fill(queue, 1)
+    third = queue.take()
+    assert queue.answered(third, log.append(third), 0) == []
+    again = queue.take()
+    assert again is third
+    assert (again.identity.epoch, again.sequence) == (1, 0)
+    assert queue.answered(again, log.append(again), 0)[0][1].error is None
+
+
+def test_in_a_transaction_a_gap_is_an_error() -> None:
+    queue = PartitionQueue("t", 0, IDENTITY, renumbers=False)
+    fill(queue, 1)
+    batch = queue.take()
+    [(decided, outcome)] = queue.answered(batch, refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), 0)
+    assert decided is batch
+    assert isinstance(outcome.error, ServerError)
+
+
+@pytest.mark.parametrize("was_tried", [False, True])
+def test_what_takes_too_long_is_given_up_with_the_last_reason(was_tried: bool) -> None:
+    queue = PartitionQueue("t", 0, IDENTITY)
+    queue.add(chunk_of([b""]), range(1), 1, limit_bytes=10, deadline=5.0)
+    if was_tried:
+        assert queue.answered(queue.take(), refused(ErrorCode.NOT_ENOUGH_REPLICAS), 1.0) == []
+    assert queue.expire(4.9) == []
+    [(_, outcome)] = queue.expire(5.0)
+    assert isinstance(outcome.error, ServerError if was_tried else DeliveryTimedOut)
+    assert (outcome.error.topic, outcome.error.partition) == ("t", 0)
+
+
+def test_small_additions_fill_one_batch() -> None:
+    queue = PartitionQueue("t", 0, IDENTITY)
+    for _ in range(3):
+        queue.add(chunk_of([b"x", b"y"]), range(2), 20, limit_bytes=100, deadline=FAR)
+    assert [batch.count for batch in queue.waiting] == [6]
+    batch = queue.take()
+    queue.add(chunk_of([b"z"]), range(1), 20, limit_bytes=100, deadline=FAR)
+    assert [one.count for one in queue.waiting] == [1]
+    assert batch.count == 6
