@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.wire.messages.add_partitions_to_txn import (
@@ -30,12 +30,27 @@ from tests.conformance.script import Script, Topic
 TIMEOUT_MS = 60_000
 LAST_VERSION_WITH_ONE_TRANSACTION = 3
 COMMIT, ABORT = True, False
+RESULTS = {"commit": COMMIT, "abort": ABORT}
 
 
 class Producer(NamedTuple):
     transactional_id: str
     id: int
     epoch: int
+
+
+Changed: TypeAlias = Callable[[Producer], Producer]
+
+OTHERS: dict[str, Changed] = {
+    "an unknown transactional id": lambda producer: producer._replace(
+        transactional_id=f"no-{producer.transactional_id}"
+    ),
+    "an empty transactional id": lambda producer: producer._replace(transactional_id=""),
+    "another producer id": lambda producer: producer._replace(id=producer.id + 1_000_000),
+    "an earlier epoch": lambda producer: producer._replace(epoch=producer.epoch - 1),
+    "a later epoch": lambda producer: producer._replace(epoch=producer.epoch + 1),
+}
+"""Who a producer of the second epoch is taken for when it tells one thing wrongly."""
 
 
 def init(
@@ -59,6 +74,11 @@ def ready_producer(script: Script, label: str = "transaction", *, timeout_ms: in
     request = init(transactional_id, timeout_ms=timeout_ms)
     answer = script.ask_until(request, until=lambda answer: answer.error_code == 0)
     return Producer(transactional_id, answer.producer_id, answer.producer_epoch)
+
+
+def second_epoch(script: Script) -> Producer:
+    producer = ready_producer(script)
+    return producer._replace(epoch=script.ask(init(producer.transactional_id)).producer_epoch)
 
 
 def add_partitions(

@@ -9,6 +9,7 @@ from tests.conformance.consumers import eager_group, joined, known_topic
 from tests.conformance.exchange import Exchanges
 from tests.conformance.group_requests import (
     beat,
+    commit,
     describe_consumer_groups,
     describe_groups,
     enter,
@@ -285,8 +286,8 @@ def requests_of_the_old_protocol_by_a_member_of_the_new(script: Script) -> None:
 def groups_that_are_described(script: Script, version: int) -> None:
     group, topic, classic = script.group(), known_topic(script), script.group("classic")
     joined(script, group, "member", topic, rack_id="rack", instance_id="instance", server_assignor="range")
-    script.ask(leave(classic))
-    script.send(describe_consumer_groups(group, script.group("nobody"), ""), version)
+    script.ask(commit(classic, topic))
+    script.send(describe_consumer_groups(group, classic, script.group("nobody"), ""), version)
     script.send(describe_consumer_groups(group, operations=True), version)
     script.send(describe_consumer_groups(), version)
     script.send(describe_consumer_groups(group, group), version)

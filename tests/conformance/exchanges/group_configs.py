@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ottla.wire.messages.describe_configs import DescribeConfigsResponse
 from ottla.wire.messages.list_config_resources import ListConfigResourcesRequest
 from tests.conformance.consumers import joined, known_topic
 from tests.conformance.exchange import Exchanges
@@ -32,8 +33,8 @@ OF_CONSUMERS = [HEARTBEATS, SESSIONS, ASSIGNMENTS]
 def show(script: Script, group: str, key: str, value: str, *, synonyms: bool = True) -> None:
     """The settings of consumers, once one of them has a value."""
 
-    def is_so(answer: object) -> bool:
-        [result] = answer.results  # type: ignore[attr-defined]
+    def is_so(answer: DescribeConfigsResponse) -> bool:
+        [result] = answer.results
         return any(config.name == key and config.value == value for config in result.configs)
 
     script.settle(describe_configs(GROUP, group, OF_CONSUMERS, synonyms=synonyms), until=is_so)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
-
 from tests.conformance.exchange import Exchanges
 from tests.conformance.script import Script
 from tests.conformance.transaction_requests import (
-    ABORT,
-    COMMIT,
+    RESULTS,
+    Changed,
     Producer,
     await_transaction,
     describe_transactions,
@@ -86,9 +83,7 @@ def a_new_transactional_id_with(script: Script, pair: tuple[int, int]) -> None:
         script.send(init(transactional_id, producer_id=pair[0], epoch=pair[1]), version)
 
 
-Given: TypeAlias = Callable[[Producer], Producer]
-
-GIVEN: dict[str, Given] = {
+GIVEN: dict[str, Changed] = {
     "the pair it has": lambda producer: producer,
     "the epoch before": lambda producer: producer._replace(epoch=producer.epoch - 1),
     "two epochs before": lambda producer: producer._replace(epoch=producer.epoch - 2),
@@ -109,7 +104,7 @@ def third_epoch(script: Script) -> Producer:
 
 
 @exchanges.cases(GIVEN)
-def again_with(script: Script, given: Given) -> None:
+def again_with(script: Script, given: Changed) -> None:
     for version in (3, 4, 5):
         producer = third_epoch(script)
         script.send(init_again(given(producer)), version)
@@ -117,7 +112,7 @@ def again_with(script: Script, given: Given) -> None:
 
 
 @exchanges.cases(GIVEN)
-def after_a_commit_with(script: Script, given: Given) -> None:
+def after_a_commit_with(script: Script, given: Changed) -> None:
     producer, topic = third_epoch(script), script.topic()
     written(script, producer, topic)
     producer = ended(script, producer)
@@ -125,7 +120,7 @@ def after_a_commit_with(script: Script, given: Given) -> None:
         script.send(init_again(given(producer)), version)
 
 
-@exchanges.cases({"commit": COMMIT, "abort": ABORT})
+@exchanges.cases(RESULTS)
 def after_an_end_of_the_old_protocol(script: Script, committed: bool) -> None:
     producer, topic = third_epoch(script), script.topic()
     written(script, producer, topic)
@@ -148,7 +143,7 @@ def while_a_transaction_is_open(script: Script, version: int) -> None:
 
 
 @exchanges.cases(GIVEN)
-def while_a_transaction_is_open_with(script: Script, given: Given) -> None:
+def while_a_transaction_is_open_with(script: Script, given: Changed) -> None:
     producer, topic = third_epoch(script), script.topic()
     written(script, producer, topic)
     script.send(init_again(given(producer)))

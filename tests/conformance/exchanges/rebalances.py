@@ -11,8 +11,6 @@ from tests.conformance.script import Script
 
 exchanges = Exchanges("rebalances")
 
-RANGE = {"range": subscription("somewhere")}
-
 
 @exchanges.versions((0, 2, 3))
 def a_second_member(script: Script, version: int) -> None:

@@ -10,7 +10,7 @@ from tests.conformance.requests import fetch_from, list_offsets
 from tests.conformance.script import Script
 from tests.conformance.transaction_requests import (
     ABORT,
-    COMMIT,
+    RESULTS,
     Producer,
     add_partitions,
     describe_producers,
@@ -116,8 +116,8 @@ def describe_the_same_twice(script: Script) -> None:
     script.send(describe_transactions(producer.transactional_id, producer.transactional_id))
 
 
-@exchanges.cases({f"{name}, version {version}": (result, version) for name, result in
-                  {"commit": COMMIT, "abort": ABORT}.items() for version in (1, 2)})  # fmt: skip
+@exchanges.cases({f"{name}, version {version}": (result, version) for name, result in RESULTS.items()
+                  for version in (1, 2)})  # fmt: skip
 def a_marker_of_nobody(script: Script, case: tuple[bool, int]) -> None:
     committed, version = case
     topic = script.topic()
@@ -127,7 +127,7 @@ def a_marker_of_nobody(script: Script, case: tuple[bool, int]) -> None:
     script.send(describe_producers({topic.name: [0]}))
 
 
-@exchanges.cases({"commit": COMMIT, "abort": ABORT})
+@exchanges.cases(RESULTS)
 def a_marker_ends_an_open_transaction(script: Script, committed: bool) -> None:
     producer, topic = ready_producer(script), script.topic(configs={"segment.ms": str(2**63 - 1)})
     written(script, producer, topic)

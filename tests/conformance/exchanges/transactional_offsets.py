@@ -23,15 +23,17 @@ from tests.conformance.requests import UNKNOWN
 from tests.conformance.script import Script, Topic
 from tests.conformance.transaction_requests import (
     ABORT,
-    COMMIT,
+    OTHERS,
+    RESULTS,
+    Changed,
     Producer,
     add_offsets,
     commit_offsets,
     describe_transactions,
     end,
     ended,
-    init,
     ready_producer,
+    second_epoch,
 )
 
 exchanges = Exchanges("transactional_offsets")
@@ -47,25 +49,7 @@ def a_group_is_added(script: Script, version: int) -> None:
     script.send(describe_transactions(producer.transactional_id))
 
 
-Changed: TypeAlias = Callable[[Producer], Producer]
-
-WRONG_PRODUCERS: dict[str, Changed] = {
-    "an unknown transactional id": lambda producer: producer._replace(
-        transactional_id=f"no-{producer.transactional_id}"
-    ),
-    "an empty transactional id": lambda producer: producer._replace(transactional_id=""),
-    "another producer id": lambda producer: producer._replace(id=producer.id + 1_000_000),
-    "an earlier epoch": lambda producer: producer._replace(epoch=producer.epoch - 1),
-    "a later epoch": lambda producer: producer._replace(epoch=producer.epoch + 1),
-}
-
-
-def second_epoch(script: Script) -> Producer:
-    producer = ready_producer(script)
-    return producer._replace(epoch=script.ask(init(producer.transactional_id)).producer_epoch)
-
-
-@exchanges.cases(WRONG_PRODUCERS)
+@exchanges.cases(OTHERS)
 def a_group_is_added_by(script: Script, changed: Changed) -> None:
     producer, group = second_epoch(script), script.group()
     for version in range(5):
@@ -88,7 +72,7 @@ def offsets_of_a_group_that_was_not_added(script: Script, version: int) -> None:
 
 
 @exchanges.cases({f"{name}, version {version}": (result, version) for version in range(6)
-                  for name, result in {"commit": COMMIT, "abort": ABORT}.items()})  # fmt: skip
+                  for name, result in RESULTS.items()})  # fmt: skip
 def offsets_of_a_group_that_was_added(script: Script, case: tuple[bool, int]) -> None:
     committed, version = case
     producer, group, topic = ready_producer(script), script.group(), script.topic()
@@ -169,14 +153,14 @@ def a_group_with_pending_offsets_is_deleted(script: Script) -> None:
     script.send(fetch_offsets(group, {topic: [0]}, stable=True))
 
 
-@exchanges.cases(WRONG_PRODUCERS)
+@exchanges.cases(OTHERS)
 def offsets_are_committed_by(script: Script, changed: Changed) -> None:
     producer, group, topic = second_epoch(script), script.group(), script.topic()
     for version in (0, 3, 4, 5):
         script.send(commit_offsets(changed(producer), group, topic), version)
 
 
-@exchanges.cases(WRONG_PRODUCERS)
+@exchanges.cases(OTHERS)
 def offsets_are_committed_in_an_open_transaction_by(script: Script, changed: Changed) -> None:
     producer, group, topic = second_epoch(script), script.group(), script.topic()
     script.ask(commit_offsets(producer, group, topic))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 from ottla.wire.uuids import ZERO_UUID
 from tests.conformance.batches import plain, sequenced
@@ -22,7 +21,9 @@ from tests.conformance.script import Script, Topic
 from tests.conformance.transaction_requests import (
     ABORT,
     COMMIT,
-    Producer,
+    OTHERS,
+    RESULTS,
+    Changed,
     add_partitions,
     await_transaction,
     describe_producers,
@@ -31,6 +32,7 @@ from tests.conformance.transaction_requests import (
     ended,
     init,
     ready_producer,
+    second_epoch,
     write,
     written,
 )
@@ -42,8 +44,8 @@ VERSIONS = (3, 8, 10, 11, 12, 13)
 
 
 def one_segment(script: Script, *, label: str = "topic", **options: Any) -> Topic:
-    """A topic whose records are old and whose markers are new, and which does not start a segment for that."""
-    return script.topic(label, configs={"segment.ms": str(2**63 - 1)}, **options)
+    """A topic whose records are old and whose markers are new, and which neither starts a segment nor loses one."""
+    return script.topic(label, configs={"segment.ms": str(2**63 - 1), "retention.ms": "-1"}, **options)
 
 
 def show(script: Script, topic: Topic, offset: int = 0, version: int = 12) -> None:
@@ -90,31 +92,16 @@ def to_another_partition_than_was_added(script: Script, version: int) -> None:
     script.send(describe_transactions(producer.transactional_id))
 
 
-Changed: TypeAlias = Callable[[Producer], Producer]
-
-WRITERS: dict[str, Changed] = {
-    "an unknown transactional id": lambda producer: producer._replace(
-        transactional_id=f"no-{producer.transactional_id}"
-    ),
-    "an empty transactional id": lambda producer: producer._replace(transactional_id=""),
-    "another producer id": lambda producer: producer._replace(id=producer.id + 1_000_000),
-    "an earlier epoch": lambda producer: producer._replace(epoch=producer.epoch - 1),
-    "a later epoch": lambda producer: producer._replace(epoch=producer.epoch + 1),
-}
-
-
-@exchanges.cases(WRITERS)
+@exchanges.cases(OTHERS)
 def written_by(script: Script, changed: Changed) -> None:
-    producer, topic = ready_producer(script), script.topic()
-    producer = producer._replace(epoch=script.ask(init(producer.transactional_id)).producer_epoch)
+    producer, topic = second_epoch(script), script.topic()
     for version in (3, 10, 11, 12, 13):
         script.send(write(changed(producer), topic), version)
 
 
-@exchanges.cases(WRITERS)
+@exchanges.cases(OTHERS)
 def written_in_an_open_transaction_by(script: Script, changed: Changed) -> None:
-    producer, topic = ready_producer(script), script.topic()
-    producer = producer._replace(epoch=script.ask(init(producer.transactional_id)).producer_epoch)
+    producer, topic = second_epoch(script), script.topic()
     written(script, producer, topic)
     for version in (10, 11, 12):
         script.send(write(changed(producer), topic, 1), version)
@@ -315,9 +302,6 @@ def the_last_stable_offset_moves_with_the_oldest_transaction(script: Script) -> 
     script.send(latest)
     ended(script, one)
     script.send(latest)
-
-
-RESULTS = {"commit": COMMIT, "abort": ABORT}
 
 
 @exchanges.cases(RESULTS)

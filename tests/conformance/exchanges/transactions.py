@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
-
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from tests.conformance.exchange import Exchanges
 from tests.conformance.script import Script
 from tests.conformance.transaction_requests import (
     ABORT,
     COMMIT,
+    OTHERS,
+    RESULTS,
+    Changed,
     Producer,
     add_offsets,
     add_partitions,
@@ -21,6 +21,7 @@ from tests.conformance.transaction_requests import (
     ended,
     init,
     ready_producer,
+    second_epoch,
     write,
     written,
 )
@@ -29,7 +30,6 @@ exchanges = Exchanges("transactions")
 
 ADD_VERSIONS = range(6)
 END_VERSIONS = range(6)
-RESULTS = {"commit": COMMIT, "abort": ABORT}
 
 
 def show(script: Script, producer: Producer) -> None:
@@ -68,24 +68,11 @@ def the_same_partition_twice(script: Script) -> None:
     show(script, producer)
 
 
-Changed: TypeAlias = Callable[[Producer], Producer]
-
 WRONG_PRODUCERS: dict[str, Changed] = {
-    "an unknown transactional id": lambda producer: producer._replace(
-        transactional_id=f"no-{producer.transactional_id}"
-    ),
-    "an empty transactional id": lambda producer: producer._replace(transactional_id=""),
-    "another producer id": lambda producer: producer._replace(id=producer.id + 1_000_000),
+    **OTHERS,
     "producer id -1": lambda producer: producer._replace(id=-1),
-    "an earlier epoch": lambda producer: producer._replace(epoch=producer.epoch - 1),
-    "a later epoch": lambda producer: producer._replace(epoch=producer.epoch + 1),
     "epoch -1": lambda producer: producer._replace(epoch=-1),
 }
-
-
-def second_epoch(script: Script) -> Producer:
-    producer = ready_producer(script)
-    return producer._replace(epoch=script.ask(init(producer.transactional_id)).producer_epoch)
 
 
 @exchanges.cases(WRONG_PRODUCERS)
