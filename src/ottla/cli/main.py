@@ -17,6 +17,7 @@ VERBS = {
     "serve": "run a broker",
     "topics": "create, list, describe, alter, delete and expand topics",
     "configs": "describe and alter the configuration of topics and brokers",
+    "transactions": "list, describe and abort transactions, find those that hang",
     "produce": "write records to a topic, from standard input",
     "consume": "read records of a topic, to standard output",
     "log": "look into the files of a log: show them, check them",
