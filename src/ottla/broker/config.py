@@ -360,7 +360,7 @@ class BrokerConfig:
         "offsets.topic.replication.factor",
         Kind.SHORT,
         3,
-        "How many replicas the topic of committed offsets gets.",
+        "How many replicas the topic of committed offsets gets, or as many as there are brokers if these are fewer.",
         check=at_least(1),
     )
     offsets_topic_segment_bytes: int = own(
