@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from ottla.wire import apis
 from ottla.wire.apis import Api
@@ -20,7 +21,7 @@ from ottla.wire.messages import (
     txn_offset_commit,
 )
 from ottla.wire.registry import RESPONSES
-from ottla.wire.schema import Request, Response
+from ottla.wire.schema import Request, Response, Struct
 from ottla.wire.uuids import ZERO_UUID
 
 FIRST_FETCH_WITH_SESSIONS = 7
@@ -42,6 +43,72 @@ _ONE_ERROR: dict[Api, dict[str, Any]] = {
 }
 
 
+class ByPartition(NamedTuple):
+    """How an answer names the partitions that its request names, each with an error of its own."""
+
+    asked_topics: str
+    asked_partitions: str
+    asked_index: str | None  # None: the partitions are numbers
+    topic: type[Struct]
+    topic_names: tuple[str, ...]  # what a topic of the answer has from that of the request
+    partitions: str
+    partition: type[Struct]
+    index: str
+    error: str = "error_code"
+    rest: Mapping[str, Any] = MappingProxyType({})
+
+    def topics(self, request: Any, code: int) -> list[Struct]:
+        return [
+            self.topic(
+                **{name: getattr(asked, name) for name in self.topic_names},
+                **{self.partitions: [self._refused(each, code) for each in getattr(asked, self.asked_partitions)]},
+            )
+            for asked in getattr(request, self.asked_topics) or ()
+        ]
+
+    def _refused(self, asked: Any, code: int) -> Struct:
+        index = asked if self.asked_index is None else getattr(asked, self.asked_index)
+        return self.partition(**{self.index: index, self.error: code}, **self.rest)
+
+
+_PRODUCE = ByPartition(
+    "topic_data", "partition_data", "index",
+    produce.TopicProduceResponse, ("name", "topic_id"), "partition_responses",
+    produce.PartitionProduceResponse, "index", rest={"base_offset": -1},
+)  # fmt: skip
+_FETCH = ByPartition(
+    "topics", "partitions", "partition",
+    fetch.FetchableTopicResponse, ("topic", "topic_id"), "partitions",
+    fetch.PartitionData, "partition_index",
+    rest={"high_watermark": -1, "aborted_transactions": None, "records": b""},
+)  # fmt: skip
+_LIST_OFFSETS = ByPartition(
+    "topics", "partitions", "partition_index",
+    list_offsets.ListOffsetsTopicResponse, ("name",), "partitions",
+    list_offsets.ListOffsetsPartitionResponse, "partition_index",
+)  # fmt: skip
+_OFFSET_COMMIT = ByPartition(
+    "topics", "partitions", "partition_index",
+    offset_commit.OffsetCommitResponseTopic, ("name", "topic_id"), "partitions",
+    offset_commit.OffsetCommitResponsePartition, "partition_index",
+)  # fmt: skip
+_TXN_OFFSET_COMMIT = ByPartition(
+    "topics", "partitions", "partition_index",
+    txn_offset_commit.TxnOffsetCommitResponseTopic, ("name",), "partitions",
+    txn_offset_commit.TxnOffsetCommitResponsePartition, "partition_index",
+)  # fmt: skip
+_OFFSET_FETCH = ByPartition(
+    "topics", "partition_indexes", None,
+    offset_fetch.OffsetFetchResponseTopic, ("name",), "partitions",
+    offset_fetch.OffsetFetchResponsePartition, "partition_index", rest={"committed_offset": -1, "metadata": ""},
+)  # fmt: skip
+_ADD_PARTITIONS = ByPartition(
+    "v3_and_below_topics", "partitions", None,
+    add_partitions_to_txn.AddPartitionsToTxnTopicResult, ("name",), "results_by_partition",
+    add_partitions_to_txn.AddPartitionsToTxnPartitionResult, "partition_index", "partition_error_code",
+)  # fmt: skip
+
+
 def refusal(request: Request, version: int, code: int) -> Response:
     """ValueError where there is none."""
     api = request.api
@@ -58,60 +125,11 @@ def can_be_refused(api: Api) -> bool:
     return api in _ONE_ERROR or api in _REFUSALS
 
 
-def _produce(request: Any, _version: int, code: int) -> Response:
-    return produce.ProduceResponse(
-        responses=[
-            produce.TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=[
-                    produce.PartitionProduceResponse(index=each.index, error_code=code, base_offset=-1)
-                    for each in topic.partition_data
-                ],
-            )
-            for topic in request.topic_data
-        ]
-    )
-
-
 def _fetch(request: Any, version: int, code: int) -> Response:
-    """With the partitions that the request names; one of a session may name none, and is refused as a whole."""
+    """One of a session may name no partitions, and is refused as a whole."""
     if not request.topics and version >= FIRST_FETCH_WITH_SESSIONS:
         return fetch.FetchResponse(error_code=code, responses=[])
-    return fetch.FetchResponse(
-        responses=[
-            fetch.FetchableTopicResponse(
-                topic=topic.topic,
-                topic_id=topic.topic_id,
-                partitions=[
-                    fetch.PartitionData(
-                        partition_index=each.partition,
-                        error_code=code,
-                        high_watermark=-1,
-                        aborted_transactions=None,
-                        records=b"",
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
-
-
-def _list_offsets(request: Any, _version: int, code: int) -> Response:
-    return list_offsets.ListOffsetsResponse(
-        topics=[
-            list_offsets.ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    list_offsets.ListOffsetsPartitionResponse(partition_index=each.partition_index, error_code=code)
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    return RESPONSES[apis.FETCH.key](responses=_FETCH.topics(request, code))
 
 
 def _find_coordinator(request: Any, version: int, code: int) -> Response:
@@ -125,37 +143,9 @@ def _find_coordinator(request: Any, version: int, code: int) -> Response:
     )
 
 
-def _offset_commit(request: Any, _version: int, code: int) -> Response:
-    return offset_commit.OffsetCommitResponse(
-        topics=[
-            offset_commit.OffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    offset_commit.OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
-
-
 def _offset_fetch(request: Any, version: int, code: int) -> Response:
     if version < FIRST_OFFSET_FETCH_OF_MANY:
-        topics = [
-            offset_fetch.OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    offset_fetch.OffsetFetchResponsePartition(
-                        partition_index=index, committed_offset=-1, metadata="", error_code=code
-                    )
-                    for index in topic.partition_indexes
-                ],
-            )
-            for topic in request.topics or ()
-        ]
-        return offset_fetch.OffsetFetchResponse(error_code=code, topics=topics)
+        return RESPONSES[apis.OFFSET_FETCH.key](error_code=code, topics=_OFFSET_FETCH.topics(request, code))
     return offset_fetch.OffsetFetchResponse(
         groups=[
             offset_fetch.OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=code)
@@ -164,40 +154,11 @@ def _offset_fetch(request: Any, version: int, code: int) -> Response:
     )
 
 
-def _txn_offset_commit(request: Any, _version: int, code: int) -> Response:
-    return txn_offset_commit.TxnOffsetCommitResponse(
-        topics=[
-            txn_offset_commit.TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    txn_offset_commit.TxnOffsetCommitResponsePartition(
-                        partition_index=each.partition_index, error_code=code
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
-
-
 def _add_partitions_to_txn(request: Any, version: int, code: int) -> Response:
     if version >= FIRST_ADD_PARTITIONS_OF_BROKERS:
         return add_partitions_to_txn.AddPartitionsToTxnResponse(error_code=code)
-    return add_partitions_to_txn.AddPartitionsToTxnResponse(
-        results_by_topic_v3_and_below=[
-            add_partitions_to_txn.AddPartitionsToTxnTopicResult(
-                name=topic.name,
-                results_by_partition=[
-                    add_partitions_to_txn.AddPartitionsToTxnPartitionResult(
-                        partition_index=index, partition_error_code=code
-                    )
-                    for index in topic.partitions
-                ],
-            )
-            for topic in request.v3_and_below_topics
-        ]
-    )
+    topics = _ADD_PARTITIONS.topics(request, code)
+    return RESPONSES[apis.ADD_PARTITIONS_TO_TXN.key](results_by_topic_v3_and_below=topics)
 
 
 def _create_topics(request: Any, _version: int, code: int) -> Response:
@@ -217,14 +178,18 @@ def _delete_topics(request: Any, _version: int, code: int) -> Response:
     )
 
 
+def _of_topics(api: Api, field: str, shape: ByPartition) -> Callable[[Any, int, int], Response]:
+    return lambda request, _version, code: RESPONSES[api.key](**{field: shape.topics(request, code)})
+
+
 _REFUSALS: dict[Api, Callable[[Any, int, int], Response]] = {
-    apis.PRODUCE: _produce,
+    apis.PRODUCE: _of_topics(apis.PRODUCE, "responses", _PRODUCE),
     apis.FETCH: _fetch,
-    apis.LIST_OFFSETS: _list_offsets,
+    apis.LIST_OFFSETS: _of_topics(apis.LIST_OFFSETS, "topics", _LIST_OFFSETS),
     apis.FIND_COORDINATOR: _find_coordinator,
-    apis.OFFSET_COMMIT: _offset_commit,
+    apis.OFFSET_COMMIT: _of_topics(apis.OFFSET_COMMIT, "topics", _OFFSET_COMMIT),
     apis.OFFSET_FETCH: _offset_fetch,
-    apis.TXN_OFFSET_COMMIT: _txn_offset_commit,
+    apis.TXN_OFFSET_COMMIT: _of_topics(apis.TXN_OFFSET_COMMIT, "topics", _TXN_OFFSET_COMMIT),
     apis.ADD_PARTITIONS_TO_TXN: _add_partitions_to_txn,
     apis.CREATE_TOPICS: _create_topics,
     apis.DELETE_TOPICS: _delete_topics,
