@@ -15,7 +15,10 @@ from tests.sim.simulated_broker import SimulatedBroker
 
 Ending = Callable[[SimulatedFiles, int], None]
 STEPS = 40
-SETTINGS = {"transaction_state_log_num_partitions": "1"}
+
+
+def start(folder: Path, *, syncs: bool, files: SimulatedFiles | None = None) -> SimulatedBroker:
+    return SimulatedBroker(folder, syncs=syncs, files=files, transaction_state_log_num_partitions="1")
 
 
 def kill(files: SimulatedFiles, number: int) -> None:
@@ -33,7 +36,7 @@ def lose_at_random(files: SimulatedFiles, number: int) -> None:
 def ready(folder: Path, *, syncs: bool, version: int) -> TransactionalClient:
     """A client with an open transaction in two partitions, on a broker that is quiet."""
     folder.mkdir()
-    broker = SimulatedBroker(folder, syncs=syncs, **SETTINGS)
+    broker = start(folder, syncs=syncs)
     broker.create(TOPIC, 2)
     client = TransactionalClient(broker, version=version)
     client.init()
@@ -93,7 +96,7 @@ def test_a_crash_at_every_write(tmp_path: Path, syncs: bool, ending: Ending, ver
 def check_after(
     folder: Path, files: SimulatedFiles, client: TransactionalClient, code: int | None, *, is_commit: bool, syncs: bool
 ) -> None:
-    broker = SimulatedBroker(folder, files=files, syncs=syncs, **SETTINGS)
+    broker = start(folder, syncs=syncs, files=files)
     successor = TransactionalClient(broker, version=client.version)
     broker.advance(1)
     complete = "CompleteCommit" if is_commit else "CompleteAbort"

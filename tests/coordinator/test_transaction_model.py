@@ -221,7 +221,8 @@ class TransactionModel(RuleBasedStateMachine):
         for partition in data.draw(st.sets(st.sampled_from(PARTITIONS), min_size=1)):
             self._write(session, partition)
         sent += self._deliver_all()
-        if others and data.draw(st.booleans()):
+        is_something_late = data.draw(st.booleans())
+        if others and is_something_late:
             self._deliver(data.draw(st.sampled_from(others)))
             sent += self._deliver_all()
         self._end(session, is_commit)
