@@ -53,7 +53,7 @@ class ByPartition(NamedTuple):
     topic_names: tuple[str, ...]  # what a topic of the answer has from that of the request
     partitions: str
     partition: type[Struct]
-    index: str
+    number: str  # the field with the partition's
     error: str = "error_code"
     rest: Mapping[str, Any] = MappingProxyType({})
 
@@ -68,7 +68,7 @@ class ByPartition(NamedTuple):
 
     def _refused(self, asked: Any, code: int) -> Struct:
         index = asked if self.asked_index is None else getattr(asked, self.asked_index)
-        return self.partition(**{self.index: index, self.error: code}, **self.rest)
+        return self.partition(**{self.number: index, self.error: code}, **self.rest)
 
 
 _PRODUCE = ByPartition(
