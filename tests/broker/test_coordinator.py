@@ -219,7 +219,7 @@ def test_a_failed_append_refuses_and_starts_over(counting: Counting, monkeypatch
     with monkeypatch.context() as patch:
         patch.setattr(counting.partition("a").log, "append", full)
         counting.count("a")
-    assert codes(counting.answers) == [0, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR]
+    assert codes(counting.answers) == [0, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR]
     counting.loop.run_once()
     counting.run_until_loaded()
     assert counting.machine("a") is not failed_machine
