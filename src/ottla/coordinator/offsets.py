@@ -31,9 +31,6 @@ class Offsets:
     def groups(self) -> list[str]:
         return list(self._committed)
 
-    def count(self) -> int:
-        return sum(map(len, self._committed.values()))
-
     def is_pending(self, group_id: str, partition: PartitionKey) -> bool:
         """Whether a transaction that is still open has an offset for it."""
         producers = self._producers.get(group_id)
