@@ -70,6 +70,8 @@ FIGURES: dict[str, Figure] = {
     "1,000 groups from join to assignment": Figure("s", "<= 1"),
     "commits of 1,000 groups": Figure("1/s", ">= 1"),
     "rebalance of 50 members, 500 partitions": Figure("ms", "<= 1"),
+    "rebalance of 50 members, 500 partitions, new protocol": Figure("ms", "<= 1"),
+    "heartbeats of the new protocol, 16 in flight": Figure("1/s", ">= 1"),
 }
 OWN_RATIO = "records to 5,000 topics, as a part of those to 100"
 OWN_RATIO_TARGET = ">= 0.6"

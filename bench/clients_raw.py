@@ -23,10 +23,12 @@ from ottla.wire.uuids import ZERO_UUID
 SIZE = struct.Struct(">i")
 VERSIONS = {
     "ApiVersions": 3,
+    "ConsumerGroupHeartbeat": 1,
     "CreateTopics": 5,
     "DeleteTopics": 6,
     "Fetch": 12,
     "FindCoordinator": 3,
+    "IncrementalAlterConfigs": 1,
     "JoinGroup": 9,
     "OffsetCommit": 8,
     "Produce": 12,

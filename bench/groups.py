@@ -2,6 +2,7 @@
 
 import time
 
+from bench import clients_consumer_groups as consumer_clients
 from bench import clients_groups as group_clients
 from bench import clients_raw as raw
 from bench.broker import MEGABYTE, QUICK, WAYS, Amounts, Bench, Samples, kinds_to_compare
@@ -33,6 +34,12 @@ class GroupBench(Bench):
                 )
             self.take("many groups", lambda server: many_groups(server, amounts.seconds), running, amounts.rounds)
             self.take("one large group", large_group, running, amounts.rounds)
+            self.take(
+                "one large group, new protocol",
+                lambda server: large_consumer_group(server, amounts.seconds),
+                running,
+                amounts.rounds,
+            )
 
 
 def run(quick: bool) -> list[Comparison]:
@@ -64,12 +71,17 @@ def many_groups(server: Server, seconds: float) -> Samples:
     return {f"{GROUPS:,} groups from join to assignment": taken, f"commits of {GROUPS:,} groups": rate}
 
 
-def large_group(server: Server) -> Samples:
-    """All members are there and join anew, as they do when one has come or gone."""
+def wide_topic(server: Server) -> str:
     topic = f"wide-{time.time_ns()}"
     with raw.RawClient(server.address) as client:
         wide = CreatableTopic(name=topic, num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=[])
         client.ask(CreateTopicsRequest(topics=[wide]))
+    return topic
+
+
+def large_group(server: Server) -> Samples:
+    """All members are there and join anew, as they do when one has come or gone."""
+    topic = wide_topic(server)
     members = [group_clients.GroupMember(server, topic, topic) for _ in range(MEMBERS)]
     try:
         group_clients.settle(members, PARTITIONS)
@@ -80,3 +92,33 @@ def large_group(server: Server) -> Samples:
         with raw.RawClient(server.address) as client:
             raw.delete_topic(client, topic)
     return {f"rebalance of {MEMBERS} members, {PARTITIONS} partitions": taken * 1_000}
+
+
+def large_consumer_group(server: Server, seconds: float) -> Samples:
+    """All members join at once, and walk to their shares as fast as they are told; then one gives signs of life."""
+    topic = wide_topic(server)
+    with raw.RawClient(server.address) as client:
+        consumer_clients.assign_at_once(client, topic)
+    members = [consumer_clients.ConsumerMember(server, topic, topic) for _ in range(MEMBERS)]
+    try:
+        consumer_clients.settle(members, PARTITIONS)  # the first time, the topic is new, too
+        for member in members:
+            member.leave()
+        taken = consumer_clients.settle(members, PARTITIONS)
+        heartbeats = raw.pipelined(
+            server,
+            members[0].heartbeat_request(),
+            consumer_clients.check_heartbeat,
+            connections=1,
+            in_flight=16,
+            seconds=seconds,
+        )
+    finally:
+        for member in members:
+            member.close()
+        with raw.RawClient(server.address) as client:
+            raw.delete_topic(client, topic)
+    return {
+        f"rebalance of {MEMBERS} members, {PARTITIONS} partitions, new protocol": taken * 1_000,
+        "heartbeats of the new protocol, 16 in flight": heartbeats,
+    }
