@@ -16,7 +16,8 @@ from tests.broker.configuration_page import LEFT_OUT, PAGE, TABLE, table
 FACTS: dict[str, dict[str, Any]] = json.loads(
     (Path(__file__).parent / "broker_configs.json").read_text(encoding="utf-8")
 )
-SOURCES = Path(__file__).parents[2] / "src" / "ottla" / "broker"
+SOURCES = Path(__file__).parents[2] / "src" / "ottla"
+READERS = ("broker", "cli")  # the rooms that read them
 OTHER_DEFAULTS = {
     "node.id",  # Kafka has none, and does not start without
     "principal.builder.class",  # Kafka's is a class of its own
@@ -38,7 +39,7 @@ def test_a_setting_is_as_kafka_has_it(name: str) -> None:
 @pytest.mark.parametrize("name", OWN_SETTINGS)
 def test_a_setting_acts_where_code_reads_it(name: str) -> None:
     definition = OWN_SETTINGS[name]
-    code = [path.read_text(encoding="utf-8") for path in SOURCES.rglob("*.py")]
+    code = [path.read_text(encoding="utf-8") for room in READERS for path in (SOURCES / room).rglob("*.py")]
     is_read = any(f"config.{definition.attribute}" in text for text in code)
     assert is_read != definition.is_kept_only, f"{name}: is_kept_only says otherwise than the code"
 
