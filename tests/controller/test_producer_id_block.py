@@ -18,7 +18,7 @@ def path(tmp_path: Path) -> str:
 
 def test_each_block_follows_the_last_one(path: str) -> None:
     store = LocalStore(path)
-    assert claim_producer_ids(store, 1) == range(0, 1000)
+    assert claim_producer_ids(store, 1) == range(1000)
     assert claim_producer_ids(store, 2) == range(1000, 2000)
     store.close()
     store = LocalStore(path)
