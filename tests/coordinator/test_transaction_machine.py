@@ -268,7 +268,9 @@ def test_the_next_producer_id_takes_over(transactions: Transactions, is_commit: 
         transactions.driver.crash()
     assert transactions[ID].producer == (0, LAST_EPOCH + 1)
     assert transactions.end(last, is_commit=is_commit).code is CONCURRENT
-    assert transactions.add((1, 0), [T1]) == {T1: CONCURRENT}  # it was told, but it is not yet in force
+    for expected in ((1, 0), None):  # it was told, but it is not yet in force
+        assert transactions.init(expected=expected).code is CONCURRENT
+    assert transactions.add((1, 0), [T1]) == {T1: CONCURRENT}
     transactions.write_markers()
     if crashes:
         transactions.driver.crash()

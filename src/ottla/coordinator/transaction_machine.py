@@ -109,12 +109,13 @@ class TransactionMachine:
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
             transaction = Transaction(transactional_id, self._new_producer_id())
+        elif transaction.state in PREPARED:
+            return Identity(ErrorCode.CONCURRENT_TRANSACTIONS)  # until its partitions have been told
         elif expected is not None and not _may_go_on(transaction, expected):
             return Identity(ErrorCode.PRODUCER_FENCED)
         if transaction.state is State.ONGOING:
             self._abort(operation, transaction)
-        if transaction.state not in AT_REST:
-            return Identity(ErrorCode.CONCURRENT_TRANSACTIONS)  # until its partitions have been told
+            return Identity(ErrorCode.CONCURRENT_TRANSACTIONS)
         given = self._next_producer(transaction, expected)
         if given is None:
             return Identity(ErrorCode.PRODUCER_FENCED)
