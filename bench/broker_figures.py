@@ -72,6 +72,16 @@ FIGURES: dict[str, Figure] = {
     "rebalance of 50 members, 500 partitions": Figure("ms", "<= 1"),
     "rebalance of 50 members, 500 partitions, new protocol": Figure("ms", "<= 1"),
     "heartbeats of the new protocol, 16 in flight": Figure("1/s", ">= 1"),
+    **{
+        f"records, {size} a transaction, {producers}": Figure("1/s", ">= 1")
+        for size in (1, 10, 100)
+        for producers in ("1 producer", "8 producers", "confluent-kafka")
+    },
+    **{
+        f"CPU of a transaction, {size} a transaction, {producers}": Figure("us")
+        for size in (1, 10, 100)
+        for producers in ("1 producer", "8 producers")
+    },
 }
 OWN_RATIO = "records to 5,000 topics, as a part of those to 100"
 OWN_RATIO_TARGET = ">= 0.6"

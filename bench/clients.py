@@ -12,6 +12,7 @@ from bench.broker_servers import Server
 CONSUME_AT_ONCE = 5_000
 DIFFERENT_VALUES = 1_000
 WAIT_SECONDS = 60
+TRANSACTIONAL_VALUE_BYTES = 100
 
 
 class Load(NamedTuple):
@@ -59,6 +60,29 @@ def produce(server: Server, topic: str, load: Load) -> float:
     if left or failures:
         raise RuntimeError(f"{server.name}: {left} records not acknowledged, {len(failures)} failed")
     return taken
+
+
+def produce_in_transactions(server: Server, topic: str, records_a_transaction: int, seconds: float) -> float:
+    """Records a second of one producer that commits after each so many."""
+    producer = Producer(
+        {
+            "bootstrap.servers": f"127.0.0.1:{server.port}",
+            "transactional.id": topic,
+            "linger.ms": 0,
+            "delivery.report.only.error": True,
+        }
+    )
+    values = _values(TRANSACTIONAL_VALUE_BYTES)
+    producer.init_transactions(WAIT_SECONDS)
+    committed = 0
+    started = time.perf_counter()
+    while time.perf_counter() - started < seconds:
+        producer.begin_transaction()
+        for number in range(records_a_transaction):
+            producer.produce(topic, values[number % DIFFERENT_VALUES], partition=0)
+        producer.commit_transaction(WAIT_SECONDS)
+        committed += records_a_transaction
+    return committed / (time.perf_counter() - started)
 
 
 def consume(server: Server, topic: str, count: int) -> float:
