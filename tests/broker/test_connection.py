@@ -129,6 +129,7 @@ def test_large_frames_among_small_ones(sizes: list[int], cuts: list[int]) -> Non
     with contextlib.closing(Server()) as server:
         for start, end in zip([0, *places], [*places, len(stream)], strict=True):
             server.send(stream[start:end])
+        server.turn(4 * len(sizes) + len(cuts))
         assert server.frames == bodies
         assert server.memory._lent_bytes == 0
 
