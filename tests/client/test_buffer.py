@@ -1,5 +1,6 @@
 """Records from many threads into one buffer: none is lost, none comes twice, and there is a limit."""
 
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -38,6 +39,7 @@ def test_what_threads_send_while_chunks_are_closed_is_all_there_once_and_each_th
     buffer = Buffer(1 << 40, 2_000)
     sends = Sends(buffer)
     chunks: list[Chunk] = []
+    switch_interval = sys.getswitchinterval()
     is_over = threading.Event()
 
     def send(thread: int) -> None:
@@ -53,12 +55,16 @@ def test_what_threads_send_while_chunks_are_closed_is_all_there_once_and_each_th
             buffer.close_all()
             chunks.extend(unpacked(buffer.collect(time.monotonic())[0]))
 
-    with ThreadPoolExecutor(5) as pool:
-        closing = pool.submit(close)
-        for sending in [pool.submit(send, thread) for thread in range(4)]:
-            sending.result()
-        is_over.set()
-        closing.result()
+    try:
+        sys.setswitchinterval(1e-6)  # threads change places wherever they can
+        with ThreadPoolExecutor(5) as pool:
+            closing = pool.submit(close)
+            for sending in [pool.submit(send, thread) for thread in range(4)]:
+                sending.result()
+            is_over.set()
+            closing.result()
+    finally:
+        sys.setswitchinterval(switch_interval)
     chunks += drain(buffer)
     values = [value for chunk in chunks for value in chunk.values]
     for thread in range(4):
@@ -69,6 +75,39 @@ def test_what_threads_send_while_chunks_are_closed_is_all_there_once_and_each_th
         for index, value in enumerate(chunk.values):
             is_keyed = int((value or b"").split(b"-")[1]) % 3 == 0
             assert (chunk.keys is not None and chunk.keys[index] == b"k") is is_keyed
+
+
+class Racing(dict[str, Chunk]):
+    """Between finding a chunk and filling it, the sender comes and takes it; if told to, it is done with it, too."""
+
+    def __init__(self, buffer: Buffer, is_settled: bool) -> None:
+        super().__init__(buffer.filling)
+        self.buffer = buffer
+        self.is_settled = is_settled
+        self.is_over = False
+        self.taken: list[Chunk] = []
+        self.values: list[bytes | None] = []
+
+    def get(self, topic: str, default: object = None) -> Chunk | None:  # type: ignore[override]
+        chunk = super().get(topic)
+        if chunk is not None and not self.is_over:
+            self.is_over = True
+            self.taken += drain(self.buffer)
+            self.values += chunk.values
+            if self.is_settled:
+                chunk.settle(range(chunk.count))
+        return chunk
+
+
+@pytest.mark.parametrize("is_settled", [False, True])
+def test_a_chunk_that_is_taken_under_the_callers_hands_loses_nothing(is_settled: bool) -> None:
+    buffer = Buffer(1 << 20, 1 << 20)
+    sends = Sends(buffer)
+    first = sends.send("t", b"first")
+    racing = buffer.filling = Racing(buffer, is_settled)
+    second = sends.send("t", b"second")
+    assert [chunk for chunk, _ in (first, second)] == [*racing.taken, *drain(buffer)]
+    assert [*racing.values, *second[0].values] == [b"first", b"second"]
 
 
 def test_the_handle_is_that_of_its_record() -> None:

@@ -107,10 +107,10 @@ class Chunk:
         self.count = self.undecided = len(self.records) or len(self.values)
 
     def unpack(self) -> None:
-        """Records become columns, once."""
-        records, self.records = self.records[: self.count], []
-        if not records:
+        """Records become columns, once. The list of records stays: its filler may still be about to look at it."""
+        if self.values:
             return
+        records = self.records[: self.count]
         if not self.has_more:
             self.values = cast("list[bytes | None]", records)
             return
@@ -171,6 +171,8 @@ class Chunk:
         """What was sent is not kept for those who only keep the answer."""
         self.values = []
         self.keys = self.headers = self.partitions = None
+        # As many as before: who comes late must find that it is.
+        self.records[:] = [None] * len(self.records)
 
     def fail(self, error: ClientError) -> None:
         """None of it was sent."""
