@@ -280,6 +280,17 @@ def test_a_quota_that_is_set_holds_for_the_next_request(side: Side) -> None:
     assert not runs.take(cast(Connection, Client()), memoryview(bytearray(frames(1)[0])))
 
 
+def test_short_ways_can_be_forgotten_and_nothing_is_overtaken(side: Side) -> None:
+    side.handle(frames(1))
+    client = Client()
+    side.dispatch.handle(cast(Connection, client), memoryview(bytearray(frames(1)[0])))
+    assert client.slots == []
+    side.dispatch.forget_short_ways()
+    assert len(answers(client.received)) == 1
+    assert side.dispatch._runs is None
+    assert len(answers(side.handle(frames(2)).received)) == 2
+
+
 def test_what_is_remembered_is_bounded(side: Side) -> None:
     for number in range(MOST_SHAPES + 5):
         side.handle(frames(1, client_id=f"client-{number}"))

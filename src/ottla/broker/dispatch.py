@@ -109,6 +109,12 @@ class Dispatch:
             broker.report_bug(header)
             connection.close("the broker failed")
 
+    def forget_short_ways(self) -> None:
+        """End what is under way on them, and let the next requests go the long way."""
+        if self._runs is not None:
+            self._runs.end()
+            self._runs = None
+
     def _handle_measured(self, handler: Handler, request: Request, context: Context) -> Response | None:
         """Count the time it takes against the client's quota."""
         now = self._broker.loop.now

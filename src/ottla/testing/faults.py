@@ -45,14 +45,17 @@ class Fault:
         self._after = after
         self._topic = topic
         self._client_id = client_id
-        self._is_met = threading.Event()
+        self._met = threading.Condition()
 
     def __repr__(self) -> str:
         return f"<Fault of {self.api.name}, met {self.count} times>"
 
-    def wait(self, timeout: float = 10.0) -> None:
-        """Until it was met; AssertionError if it was not in that time."""
-        assert self._is_met.wait(timeout), f"no {self.api.name} request met the fault within {timeout:g} s"
+    def wait(self, timeout: float = 10.0, *, count: int = 1) -> None:
+        """Until it was met so often; AssertionError if it was not in that time."""
+        with self._met:
+            is_met = self._met.wait_for(lambda: self.count >= count, timeout)
+        often = "no" if not self.count else f"only {self.count}"
+        assert is_met, f"{often} {self.api.name} request met the fault within {timeout:g} s"
 
     def cancel(self) -> None:
         self._times = 0
@@ -72,8 +75,9 @@ class Fault:
         if self._after:
             self._after -= 1
             return False
-        self.count += 1
-        self._is_met.set()
+        with self._met:
+            self.count += 1
+            self._met.notify_all()
         return True
 
 
@@ -107,6 +111,10 @@ class Faults:
         """Do what is asked, then cut the connection: a write that happened, and its client cannot know."""
         return self._add(_api(api), lambda dispatch, *request: dispatch.lose_answer(*request), times, options)
 
+    def watch(self, api: str, *, times: int = 1, **options: Any) -> Fault:
+        """No fault at all: requests pass, and the test can wait for them and count them."""
+        return self._add(_api(api), lambda dispatch, *request: dispatch.serve(*request), times, options)
+
     def clear(self) -> None:
         """Forget those that wait."""
         self.waiting = ()
@@ -132,7 +140,7 @@ class FaultyDispatch(Dispatch):
 
     def handle(self, connection: Connection, frame: memoryview) -> None:
         if self._faults.waiting:
-            self._runs = None  # no short ways
+            self.forget_short_ways()
             found = self._find(frame)
             if found is not None:
                 fault, header, request = found
@@ -159,6 +167,9 @@ class FaultyDispatch(Dispatch):
         return topic.name if topic is not None else ""
 
     # What can happen
+
+    def serve(self, connection: Connection, frame: memoryview, _header: RequestHeader, _request: Request) -> None:
+        super().handle(connection, frame)
 
     def refuse(
         self, code: ErrorCode, connection: Connection, frame: memoryview, header: RequestHeader, request: Request
