@@ -38,12 +38,20 @@ class Report(NamedTuple):
     anomalies: list[Anomaly]
     event_counts: Counter[str]
     kill_counts: Counter[str]
+    longest_start_s: float
+    """Of a broker that was killed."""
     failures: list[str]
     """What ended clients that nobody killed."""
+    complaints: list[str]
+    """Of the broker."""
 
     def __str__(self) -> str:
-        lines = [f"events: {_listed(self.event_counts)}", f"kills: {_listed(self.kill_counts)}"]
+        lines = [
+            f"events: {_listed(self.event_counts)}",
+            f"kills: {_listed(self.kill_counts)}; a broker was back in {self.longest_start_s:.1f} s at most",
+        ]
         lines += [f"ended by itself: {failure}" for failure in self.failures]
+        lines += [f"the broker: {complaint}" for complaint in self.complaints]
         lines += map(str, self.anomalies)
         return "\n".join([*lines, f"{len(self.anomalies)} anomalies"])
 
@@ -93,6 +101,7 @@ class Run:
         self._history.mkdir(parents=True)
         self._random = random.Random(seed)
         self._kill_counts: Counter[str] = Counter()
+        self._longest_start_s = 0.0
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, **QUIET})
         for future in admin.create_topics([NewTopic(topic, PARTITIONS, 1) for topic in (INPUT, OUTPUT)]).values():
             future.result(CALL_S)
@@ -113,7 +122,9 @@ class Run:
         history = read_history(sorted(self._history.iterdir()))
         event_counts = Counter(type(event).__name__ for event in history)
         failures = (self._folder / FAILURES).read_text().splitlines()
-        return Report(find_anomalies(history), event_counts, self._kill_counts, failures)
+        complaints = self._broker.complaints.splitlines()
+        anomalies = find_anomalies(history)
+        return Report(anomalies, event_counts, self._kill_counts, self._longest_start_s, failures, complaints)
 
     def _disturb(self, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -122,13 +133,18 @@ class Run:
             if self._random.random() < 0.3:
                 self._broker.kill()
                 time.sleep(self._random.uniform(0, 0.3))
-                self._broker.start()
+                self._start_broker()
                 self._kill_counts["broker"] += 1
             else:
                 victim = self._random.choice(self._clients)
                 victim.kill()
                 self._kill_counts[victim.role] += 1
             self._keep_alive(self._clients)
+
+    def _start_broker(self) -> None:
+        began = time.monotonic()
+        self._broker.start()
+        self._longest_start_s = max(self._longest_start_s, time.monotonic() - began)
 
     @staticmethod
     def _keep_alive(clients: Sequence[Client]) -> None:

@@ -21,5 +21,6 @@ def test_a_run_with_kills_has_no_anomalies(tmp_path: Path) -> None:
         report = Run(broker, tmp_path, seed).execute(SECONDS)
     print(f"seed {seed}\n{report}")
     assert report.anomalies == []
+    assert report.complaints == []
     assert report.event_counts["Polled"] > 0
     assert report.event_counts["SendEnded"] > 0

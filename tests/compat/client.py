@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, Self
 
 Headers = tuple[tuple[str, bytes | None], ...]
-WAIT_S = 20.0
+WAIT_S = 60.0
+"""Long: a busy machine is not a wrong result."""
 
 
 class Record(NamedTuple):

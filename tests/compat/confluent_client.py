@@ -22,7 +22,7 @@ from tests.compat.client import WAIT_S, Deadline, Fetched, Record, Refused
 
 class ConfluentClient:
     def __init__(self, bootstrap: str) -> None:
-        self._common: dict[str, str | int | float | bool] = {"bootstrap.servers": bootstrap}
+        self._common: dict[str, str | int | float | bool] = {"bootstrap.servers": bootstrap, "log_level": 0}
         self._admin = AdminClient(self._common)
         # A group id must be given; with assign() it is not used.
         options = {"group.id": "unused", "enable.auto.commit": False, "fetch.wait.max.ms": 20}

@@ -35,6 +35,8 @@ SETTINGS = {
 
 class KillableBroker(ABC):
     bootstrap: str
+    complaints: str = ""
+    """What it has logged as errors in the lives that have ended."""
 
     @property
     def address(self) -> tuple[str, int]:
@@ -81,7 +83,7 @@ class OttlaBroker(KillableBroker):
 
     def kill(self) -> None:
         if self._process is not None:
-            self._process.__exit__()
+            self.complaints += self._process.errors_until_killed()
             self._process = None
 
 

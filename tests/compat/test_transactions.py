@@ -103,7 +103,17 @@ def test_each_input_comes_out_once_though_every_life_ends_at_another_step(
     all_came_out_once(start(library), reader, pipeline, source)
 
 
-@pytest.mark.parametrize("step", [Before.PRODUCE, Before.OFFSETS, Before.COMMIT])
+@pytest.mark.parametrize(
+    ("library", "step"),
+    [
+        ("confluent-kafka", Before.PRODUCE),
+        ("confluent-kafka", Before.COMMIT),
+        ("kafka-python", Before.OFFSETS),
+        ("kafka-python", Before.COMMIT),
+        ("aiokafka", Before.PRODUCE),
+        ("aiokafka", Before.OFFSETS),
+    ],
+)
 def test_each_input_comes_out_once_though_the_broker_is_killed(
     library: str, step: Before, killable: KillableBroker, pipeline: Pipeline, source: NumberedTopic,
     reader: CommittedReader, start: Start,

@@ -161,6 +161,13 @@ def test_version_2_a_late_end_does_not_end_a_later_transaction(
     assert reader.values(written.name) == (["first"] if late is COMMIT else ["second"])
 
 
+def test_version_2_an_end_that_is_sent_twice_is_answered_alike(producer: RawProducer, written: Topic) -> None:
+    first = producer.init()
+    assert producer.produce(first, written, "first", 0, PRODUCE_2) == 0
+    second = producer.end(first, COMMIT, END_2)
+    assert producer.end(first, COMMIT, END_2) == second
+
+
 def test_version_2_a_late_write_does_not_land_in_a_later_transaction(
     producer: RawProducer, written: Topic, reader: CommittedReader
 ) -> None:

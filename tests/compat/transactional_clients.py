@@ -13,7 +13,8 @@ from typing import Any, Protocol
 from tests.compat.client import WAIT_S
 
 POLL_S = 0.05
-CALL_S = 3.0
+CALL_S = 10.0
+OFFSETS_S = 3.0
 """After which a call counts as failed: the client may not get over what happened, another life will."""
 
 
@@ -92,7 +93,7 @@ class ConfluentTransactional:
         metadata = self._consumer.consumer_group_metadata()
         positions = self._consumer.position(self._consumer.assignment())
         sent = self._calls.submit(self._producer.send_offsets_to_transaction, positions, metadata, CALL_S)
-        sent.result(CALL_S + 1)
+        sent.result(OFFSETS_S)
 
     def commit(self) -> None:
         self._producer.commit_transaction(CALL_S)

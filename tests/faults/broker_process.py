@@ -46,10 +46,14 @@ class BrokerProcess:
         self._process.terminate()
         return self._process.communicate(timeout=STOP_S)[1]
 
+    def errors_until_killed(self) -> str:
+        """End it on the spot; what it had complained about."""
+        self._process.kill()
+        return self._process.communicate()[1]
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_exception: object) -> None:
         if self._process.returncode is None:
-            self._process.kill()
-            self._process.communicate()
+            self.errors_until_killed()
