@@ -548,6 +548,38 @@ class ConsumerContract:
         assert rows[0]["headers"] == [{"key": "h", "value": b"v"}]
         assert [int(row["timestamp"].timestamp() * 1000) for row in rows] == [TIME, TIME + 1, TIME + 2]
 
+    def test_at_most_once_as_arrow(self, bootstrap: str) -> None:
+        topic, group = make_topic(bootstrap), new_name()
+        write(bootstrap, topic, 600)
+        seen: list[list[bytes]] = []
+        for _ in range(2):
+            with Consumer(bootstrap, topic, group=group, delivery="at-most-once") as consumer:
+                seen.append(next(consumer.arrow_batches()).column("value").to_pylist())
+        assert seen == [[b"%d" % number for number in numbers] for numbers in (range(500), range(500, 600))]
+
+    def test_a_loop_that_was_left_goes_on_where_it_was(self, bootstrap: str) -> None:
+        topic = make_topic(bootstrap)
+        written = write(bootstrap, topic, 10)
+        place = TopicPartition(topic, 0)
+
+        async def run() -> list[bytes | None]:
+            seen = []
+            async with aio.Consumer(bootstrap) as consumer:
+                await consumer.assign([place])
+                for count in (1, 4, 5):
+                    async for message in consumer:
+                        seen.append(message.value)
+                        count -= 1
+                        if not count:
+                            break
+            return seen
+
+        assert asyncio.run(run()) == written
+        with Consumer(bootstrap) as consumer:
+            consumer.assign([place])
+            first, second = iter(consumer), iter(consumer)
+            assert [next(one).value for one in (first, first, second, first)] == written[:4]
+
     def test_the_same_on_an_event_loop(self, bootstrap: str) -> None:
         source, sink, group = make_topic(bootstrap), make_topic(bootstrap), new_name()
         told: list[str] = []

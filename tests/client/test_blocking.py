@@ -13,7 +13,7 @@ from ottla.client.reader import ReaderOptions
 from tests.apache_kafka.harness import free_ports
 from tests.client.scripted_broker import TOPIC, ScriptedBroker, ScriptedBrokerThread
 
-INSIDE = {"next", "end", "recovery", "handling"}  # of the core, for its faces
+INSIDE = {"next", "end", "keep", "recovery", "handling"}  # of the core, for its faces
 
 
 @pytest.mark.parametrize("name", ["Admin", "Producer", "Consumer", "Reader"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from typing import Any
 
 import pyarrow as pa
@@ -62,10 +63,8 @@ def _timestamps(chunk: Chunk, column: Any) -> list[int]:
 def record_batches(portion: Portion, *, with_headers: bool = False) -> list[pa.RecordBatch]:
     """The records of a portion: topic, partition, offset, timestamp, key, value, and headers if they are asked for."""
     found = (columns.finish() for columns in portion.columns(with_headers=with_headers))
-    batches = [_record_batch(portion, columns) for columns in found if columns.rows]
-    if portion.end is None:
-        return batches
-    return [batch.filter(pa.compute.less(batch.column("offset"), portion.end)) for batch in batches]
+    batches = (_record_batch(portion, columns) for columns in found)
+    return [batch for batch in batches if batch.num_rows]
 
 
 def _record_batch(portion: Portion, columns: ColumnBuffers) -> pa.RecordBatch:
@@ -84,7 +83,8 @@ def _record_batch(portion: Portion, columns: ColumnBuffers) -> pa.RecordBatch:
     }
     if columns.headers is not None:
         arrays["headers"] = _headers_array(rows, columns.headers)
-    return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+    batch = pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+    return batch if portion.end is None else batch.slice(0, bisect_left(columns.offsets, portion.end))
 
 
 def _numbers(kind: Any, rows: int, numbers: memoryview) -> Any:

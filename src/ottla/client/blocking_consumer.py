@@ -112,7 +112,7 @@ class Consumer(Face[consumer.Consumer]):
 
     def _hand_out(self, opened: Callable[[Any, Held], Iterator[T]]) -> Iterator[T]:
         while True:
-            yield from hand_out(self._core, self._advance(None), opened)
+            yield from self._core.keep(hand_out(self._core, self._advance(None), opened))
 
     def _advance(self, wait_ms: int | None) -> Iterable[Held]:
         while True:

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
@@ -92,13 +92,18 @@ class Consumer:
         self._fetch_wait_ms = fetch_wait_ms
         self._member: Member | None = None
         self._telling: Change | None = None
+        self._going_out: Iterator[Any] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._is_polling = False
         self._is_handling = False
         self._polled_at = time.monotonic()
 
     async def __aenter__(self) -> Self:
-        await self._cluster.refresh([])
+        try:
+            await self._cluster.refresh([])
+        except BaseException:
+            await self._cluster.close()
+            raise
         self._woken = asyncio.Event()
         self._fetcher = Fetcher(self._cluster, self._isolation, self._limits, self._fetch_wait_ms, self._woken.set)
         coordinator = None if self.group is None else Coordinator(self._cluster, CoordinatorKind.GROUP, self.group)
@@ -239,8 +244,13 @@ class Consumer:
 
     async def _hand_out(self, opened: Callable[[HasInterruptions, Held], Iterator[T]]) -> AsyncIterator[T]:
         while True:
-            for one in hand_out(self, await self._advance(None), opened):
+            for one in self.keep(hand_out(self, await self._advance(None), opened)):
                 yield one
+
+    def keep(self, going_out: Iterator[T]) -> Iterator[T]:
+        """What is being handed out: what is left of it when more is asked for is put back then."""
+        self._going_out = going_out
+        return going_out
 
     async def poll(self, wait_ms: int = DEFAULT_WAIT_MS) -> list[Fetched]:
         """What there is, by partition; empty where nothing came within the time."""
@@ -264,6 +274,8 @@ class Consumer:
 
         All that was handed out before is processed. Empty when nothing came within the time; None waits for ever.
         """
+        if isinstance(self._going_out, Generator):
+            self._going_out.close()
         self._settle_in_hand()
         self._is_polling = True
         deadline = None if wait_ms is None else time.monotonic() + wait_ms / 1000

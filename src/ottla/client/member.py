@@ -160,9 +160,12 @@ class Member(ABC):
             else:
                 if seen is not None and _shape(found) != _shape(seen):
                     self._look_again()
-                seen = found
-                if not found or self._subscription.wanted(found) - set(found):
+                missing = self._subscription.wanted(found) - set(found)
+                if seen is None and missing:
+                    logger.warning("group %s waits for topics that do not exist: %s", self.group_id, sorted(missing))
+                if missing or not found:
                     pause_seconds = min(pause_seconds, SHORTEST_WATCH_SECONDS)
+                seen = found
             await asyncio.sleep(pause_seconds)
 
 

@@ -101,6 +101,14 @@ class Producer(Sending):
             self._transactions = TransactionManager(self._cluster, transactional_id, transaction_timeout_ms)
 
     async def __aenter__(self) -> Self:
+        try:
+            await self._begin()
+        except BaseException:
+            await self._cluster.close()
+            raise
+        return self
+
+    async def _begin(self) -> None:
         await self._cluster.refresh([])
         encoding = Encoding(self._codec, self._level, self._transactions is not None)
         produce = Produce(self._cluster, self._acks, encoding)
@@ -109,10 +117,8 @@ class Producer(Sending):
             await self._transactions.begin_with(sender, self._buffer, produce)
         else:
             sender.become(await self._identity())
-        loop = asyncio.get_running_loop()
-        self._buffer.notify = _Bell(loop, sender)
+        self._buffer.notify = _Bell(asyncio.get_running_loop(), sender)
         self._task = asyncio.create_task(sender.run())
-        return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
