@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.apache_kafka.harness import ApacheKafka
+from tests.client.admin_groups_contract import AdminGroupsContract
 from tests.client.consumer_contract import ConsumerContract
 
 # New groups move at their members' heartbeats, which the coordinator spaces: seconds apart, if nothing is said.
@@ -22,4 +23,8 @@ def bootstrap(kafka_classpath: str, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 class TestOnApacheKafka(ConsumerContract):
+    pass
+
+
+class TestGroupsOfApacheKafka(AdminGroupsContract):
     pass

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, Self, TypeVar
 
 from ottla.client.address import Address
+from ottla.client.admin_groups import GroupAdmin
 from ottla.client.admin_transactions import TransactionAdmin
 from ottla.client.admin_types import (
     CONFIG_TYPES,
@@ -24,7 +25,7 @@ from ottla.client.admin_types import (
     ResourceKind,
 )
 from ottla.client.cluster import ClientOptions, Cluster
-from ottla.client.errors import PartlyFailed, ServerError, raise_for
+from ottla.client.errors import ServerError, all_or_error, raise_for
 from ottla.client.metadata import Topic
 from ottla.client.offsets import Isolation, Position, find_offsets
 from ottla.client.retry import Patience
@@ -63,10 +64,9 @@ class _HasErrorCode(Protocol):
 
 
 R = TypeVar("R", bound=Response)
-T = TypeVar("T")
 
 
-class Admin(TransactionAdmin):
+class Admin(GroupAdmin, TransactionAdmin):
     """A context manager: `async with Admin("localhost:9092") as admin`."""
 
     def __init__(self, bootstrap: str, options: ClientOptions = ClientOptions()) -> None:  # noqa: B008 - immutable
@@ -103,7 +103,7 @@ class Admin(TransactionAdmin):
                 errors.append(ServerError(row.error_code, row.error_message, topic=row.name))
             else:
                 done.append(CreatedTopic(row.name, row.topic_id, row.num_partitions, row.replication_factor))
-        return _all_or_error(errors, done)
+        return all_or_error(errors, done)
 
     async def list_topics(self) -> list[Topic]:
         """Every topic that can be described, the internal ones too, by name."""
@@ -118,7 +118,7 @@ class Admin(TransactionAdmin):
             metadata.topics.get(name, ServerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=name)) for name in names
         ]
         errors = [topic for topic in found if isinstance(topic, ServerError)]
-        return _all_or_error(errors, [topic for topic in found if isinstance(topic, Topic)])
+        return all_or_error(errors, [topic for topic in found if isinstance(topic, Topic)])
 
     async def delete_topics(self, names: Sequence[str]) -> list[str]:
         request = DeleteTopicsRequest(
@@ -177,7 +177,7 @@ class Admin(TransactionAdmin):
                     errors.append(_resource_error(resource, row.error_code, row.error_message))
                 else:
                     done.append(ResourceConfigs(resource, tuple(map(_config_entry, row.configs))))
-        return _all_or_error(errors, done)
+        return all_or_error(errors, done)
 
     async def alter_configs(
         self, resource: Resource, changes: Iterable[ConfigChange], *, validate_only: bool = False
@@ -232,15 +232,7 @@ def _codes(rows: Iterable[_HasErrorCode]) -> set[int]:
 
 def _names_or_error(rows: Iterable[tuple[str, int, str | None]]) -> list[str]:
     errors = [ServerError(code, message, topic=name) for name, code, message in rows if code]
-    return _all_or_error(errors, [name for name, code, _ in rows if not code])
-
-
-def _all_or_error(errors: Sequence[ServerError], done: list[T]) -> list[T]:
-    if len(errors) == 1 and not done:
-        raise errors[0]
-    if errors:
-        raise PartlyFailed(errors, done)
-    return done
+    return all_or_error(errors, [name for name, code, _ in rows if not code])
 
 
 def _resource_error(resource: Resource, code: int, message: str | None) -> ServerError:

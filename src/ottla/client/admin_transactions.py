@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ottla.client.cluster import Cluster
 from ottla.client.coordinator import Coordinator, CoordinatorKind
-from ottla.client.errors import ServerError, raise_for
+from ottla.client.errors import ServerError, all_or_error, raise_for
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -53,6 +53,14 @@ class PartitionProducer(NamedTuple):
     last_sequence: int
     last_timestamp_ms: int
     transaction_start_offset: int
+
+
+class FencedProducer(NamedTuple):
+    """What a producer was given so that those before it may not write any more."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
 
 
 class TransactionAdmin:
@@ -163,9 +171,26 @@ class TransactionAdmin:
     async def abort_transaction(self, transactional_id: str) -> None:
         """Abort what a transactional id has open, and fence its producer: the next one begins anew."""
         description = await self.describe_transaction(transactional_id)  # or an unknown id would come into being
-        request = InitProducerIdRequest(
-            transactional_id=transactional_id, transaction_timeout_ms=max(description.timeout_ms, 1)
-        )
+        await self._fence(transactional_id, max(description.timeout_ms, 1))
+
+    async def fence_producers(self, transactional_ids: Sequence[str]) -> list[FencedProducer]:
+        """End the producers of transactional ids: what they have open is aborted, what they send is refused.
+
+        An id that nobody has used comes to be.
+        """
+        timeout_ms = self._cluster.options.request_timeout_ms
+        errors, done = [], []
+        for transactional_id in transactional_ids:
+            try:
+                done.append(await self._fence(transactional_id, timeout_ms))
+            except ServerError as error:
+                errors.append(error)
+        return all_or_error(errors, done)
+
+    async def _fence(self, transactional_id: str, timeout_ms: int) -> FencedProducer:
+        """By taking the producer's place."""
+        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
         coordinator = Coordinator(self._cluster, CoordinatorKind.TRANSACTION, transactional_id)
         answer = await coordinator.ask_patiently(request, InitProducerIdResponse, lambda answer: answer.error_code)
         raise_for(answer.error_code, about=coordinator.about)
+        return FencedProducer(transactional_id, answer.producer_id, answer.producer_epoch)

@@ -7,6 +7,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.client.address import Address
+from ottla.client.group_offsets import Offset, TopicPartition
 
 BROKER_DEFAULT = -1
 
@@ -118,3 +119,61 @@ class ConfigChange(NamedTuple):
     name: str
     operation: ConfigOperation
     value: str | None = None
+
+
+class GroupListing(NamedTuple):
+    """`type` is "classic", "consumer" or, of Apache Kafka, "share" or "streams"; `state` is "" if an old broker
+    does not say."""
+
+    group_id: str
+    type: str
+    state: str
+    protocol_type: str
+    coordinator_id: int
+
+
+class GroupMember(NamedTuple):
+    """What is not known yet, or is no matter of consumers, is empty. `target` is where the assignment moves to."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    epoch: int | None  # None: of a classic group
+    is_classic: bool
+    topics: tuple[str, ...]
+    topic_regex: str | None
+    assignment: frozenset[TopicPartition]
+    target: frozenset[TopicPartition]
+
+
+class GroupDescription(NamedTuple):
+    group_id: str
+    type: str
+    state: str
+    protocol_type: str
+    assignor: str
+    coordinator_id: int
+    epoch: int | None  # None: of a classic group
+    assignment_epoch: int | None
+    members: tuple[GroupMember, ...]
+
+
+class GroupLag(NamedTuple):
+    """How far a group is behind in a partition. None: nothing is committed, or there is no such partition.
+
+    The end is the last stable offset: what is behind it can still be aborted. `records` are those that a consumer
+    would really get: no markers, nothing of aborted transactions, nothing that compaction has removed.
+    """
+
+    committed: Offset | None
+    start_offset: int | None
+    end_offset: int | None
+    records: int | None
+
+    @property
+    def offsets(self) -> int | None:
+        """The plain difference, which is more than there are records wherever offsets have none."""
+        if self.committed is None or self.end_offset is None:
+            return None
+        return max(self.end_offset - self.committed.offset, 0)

@@ -92,6 +92,15 @@ class Admin(Face[admin.Admin]):
     describe_producers = Blocking(admin.Admin.describe_producers)
     abort_transaction = Blocking(admin.Admin.abort_transaction)
     abort_in_partition = Blocking(admin.Admin.abort_in_partition)
+    fence_producers = Blocking(admin.Admin.fence_producers)
+    list_groups = Blocking(admin.Admin.list_groups)
+    describe_groups = Blocking(admin.Admin.describe_groups)
+    delete_groups = Blocking(admin.Admin.delete_groups)
+    list_group_offsets = Blocking(admin.Admin.list_group_offsets)
+    alter_group_offsets = Blocking(admin.Admin.alter_group_offsets)
+    delete_group_offsets = Blocking(admin.Admin.delete_group_offsets)
+    group_lags = Blocking(admin.Admin.group_lags)
+    count_records = Blocking(admin.Admin.count_records)
 
 
 class Producer(Sending, Face[producer.Producer]):

@@ -23,7 +23,7 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchResponse,
 )
 
-_LAST_VERSION_BY_NAME = 9
+LAST_VERSION_BY_NAME = 9
 _NO_OFFSET = -1
 _LOST = (
     ErrorCode.ILLEGAL_GENERATION,
@@ -37,6 +37,16 @@ async def commit_offsets(
     coordinator: Coordinator, membership: Membership, offsets: Mapping[TopicPartition, Offset]
 ) -> None:
     """One attempt. CommitFailed if the member has not the partitions any more."""
+    request = commit_request(membership, offsets)
+    answer = await coordinator.ask(request, OffsetCommitResponse, at_most=LAST_VERSION_BY_NAME)
+    for topic in answer.topics:
+        for row in topic.partitions:
+            error = coordinator.error(row.error_code)
+            if error is not None:
+                raise _commit_error(error, membership.group_id, topic.name, row.partition_index)
+
+
+def commit_request(membership: Membership, offsets: Mapping[TopicPartition, Offset]) -> OffsetCommitRequest:
     topics: defaultdict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
     for place, offset in offsets.items():
         topics[place.topic].append(
@@ -47,19 +57,13 @@ async def commit_offsets(
                 committed_metadata=offset.metadata,
             )
         )
-    request = OffsetCommitRequest(
+    return OffsetCommitRequest(
         group_id=membership.group_id,
         generation_id_or_member_epoch=membership.generation,
         member_id=membership.member_id,
         group_instance_id=membership.instance_id,
         topics=[OffsetCommitRequestTopic(name=name, partitions=rows) for name, rows in topics.items()],
     )
-    answer = await coordinator.ask(request, OffsetCommitResponse, at_most=_LAST_VERSION_BY_NAME)
-    for topic in answer.topics:
-        for row in topic.partitions:
-            error = coordinator.error(row.error_code)
-            if error is not None:
-                raise _commit_error(error, membership.group_id, topic.name, row.partition_index)
 
 
 def _commit_error(error: ServerError, group_id: str, topic: str, partition: int) -> ClientError:
@@ -74,16 +78,20 @@ def _commit_error(error: ServerError, group_id: str, topic: str, partition: int)
 
 
 async def fetch_committed(
-    coordinator: Coordinator, group_id: str, places: Iterable[TopicPartition]
+    coordinator: Coordinator, group_id: str, places: Iterable[TopicPartition] | None, *, must_be_stable: bool = True
 ) -> dict[TopicPartition, Offset]:
-    """One attempt. Those that have a committed offset, with it; a retriable error while a transaction is open."""
-    topics = [
-        OffsetFetchRequestTopics(name=topic, partition_indexes=indexes) for topic, indexes in by_topic(places).items()
-    ]
+    """One attempt. Those that have a committed offset, with it; None asks for all.
+
+    Stable: a retriable error while a transaction is open that may change one of them.
+    """
+    topics = None
+    if places is not None:
+        asked = by_topic(places).items()
+        topics = [OffsetFetchRequestTopics(name=topic, partition_indexes=indexes) for topic, indexes in asked]
     request = OffsetFetchRequest(
-        groups=[OffsetFetchRequestGroup(group_id=group_id, topics=topics)], require_stable=True
+        groups=[OffsetFetchRequestGroup(group_id=group_id, topics=topics)], require_stable=must_be_stable
     )
-    answer = await coordinator.ask(request, OffsetFetchResponse, at_most=_LAST_VERSION_BY_NAME)
+    answer = await coordinator.ask(request, OffsetFetchResponse, at_most=LAST_VERSION_BY_NAME)
     [group] = answer.groups
     error = coordinator.error(group.error_code)
     if error is not None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.client.advice import ADVICE
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.client.delivery import Delivery
+
+T = TypeVar("T")
 
 
 class ClientError(Exception):
@@ -191,3 +193,12 @@ def raise_for(code: int, message: str | None = None, **place: Any) -> None:
     """Nothing for code 0, else the error."""
     if code:
         raise ServerError(code, message, **place)
+
+
+def all_or_error(errors: Sequence[ServerError], done: list[T]) -> list[T]:
+    """What was done, if nothing failed. The error itself where one thing was asked for, else PartlyFailed."""
+    if len(errors) == 1 and not done:
+        raise errors[0]
+    if errors:
+        raise PartlyFailed(errors, done)
+    return done

@@ -52,7 +52,7 @@ class Portion:
     def records(self) -> list[Record]:
         """Those that may be seen."""
         records: list[Record] = []
-        for batch in self._batches():
+        for batch in self.visible():
             records += batch.records(self.start)
         return records if self.end is None else [record for record in records if record.offset < self.end]
 
@@ -71,7 +71,7 @@ class Portion:
     def columns(self, *, with_headers: bool) -> Iterator[Columns]:
         """The same as columns, in as few as can hold them."""
         columns = Columns(with_headers)
-        for batch in self._batches():
+        for batch in self.visible():
             try:
                 batch.append_to(columns, self.start)
             except ColumnsFull:
@@ -80,8 +80,8 @@ class Portion:
                 batch.append_to(columns, self.start)
         yield columns
 
-    def _batches(self) -> Iterator[Batch]:
-        """MalformedAnswer for damage, with what comes before it already given."""
+    def visible(self) -> Iterator[Batch]:
+        """The batches that may be seen. MalformedAnswer for damage, with what comes before it already given."""
         at = self.start
         try:
             for batch, is_visible in visible_batches(self.buffer, self.start, self.aborted):

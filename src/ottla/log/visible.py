@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from ottla.log.aborted import AbortedTransaction
 from ottla.log.log import Log
 from ottla.records.batch import BatchHeader
-from ottla.records.read import Batch
+from ottla.records.read import Batch, count_of_header
 
 
 def visible_count(log: Log, start_offset: int, end_offset: int) -> int:
@@ -29,13 +29,11 @@ def visible_count(log: Log, start_offset: int, end_offset: int) -> int:
                 continue
             if header.is_transactional and _is_aborted(header, aborted):
                 continue
-            if start_offset <= header.base_offset and header.last_offset < end_offset:
-                count += header.count
-            elif header.count == header.last_offset_delta + 1:
-                count += min(header.next_offset, end_offset) - max(header.base_offset, start_offset)
-            else:
+            counted = count_of_header(header, start_offset, end_offset)
+            if counted is None:
                 batch = Batch(header, memoryview(segment.read_batch(position, header.size)))
-                count += sum(start_offset <= record.offset < end_offset for record in batch.records())
+                counted = batch.count_between(start_offset, end_offset)
+            count += counted
     return count
 
 

@@ -58,6 +58,22 @@ class Batch(NamedTuple):
             start_offset,
         )
 
+    def count_between(self, start_offset: int, end_offset: int) -> int:
+        """How many of its records are from `start_offset` on and below `end_offset`."""
+        counted = count_of_header(self.header, start_offset, end_offset)
+        if counted is None:
+            counted = sum(record.offset < end_offset for record in self.records(start_offset))
+        return counted
+
+
+def count_of_header(header: BatchHeader, start_offset: int, end_offset: int) -> int | None:
+    """The same, from the header alone. None where compaction left holes, and an edge lies within the batch."""
+    if start_offset <= header.base_offset and header.last_offset < end_offset:
+        return header.count
+    if header.count == header.last_offset_delta + 1:
+        return max(min(header.next_offset, end_offset) - max(header.base_offset, start_offset), 0)
+    return None
+
 
 def read_batches(
     buffer: Buffer,
