@@ -12,6 +12,7 @@ from tests.compat.member import Join, delivered_once, settled
 from tests.compat.numbered_topic import PARTITIONS, NumberedTopic
 from tests.compat.reporting_process import eventually
 
+LONG_POLL_MS = 5_000
 COOPERATIVE = ["confluent-kafka", "kafka-python"]
 
 
@@ -146,7 +147,8 @@ def test_a_group_goes_on_where_another_library_left_it(
 def test_partitions_that_are_added_find_an_owner(
     library: str, membership: Membership, filled: NumberedTopic, join: Join
 ) -> None:
-    members = [join(library, membership), join(library, membership)]
+    patient = replace(membership, poll_ms=LONG_POLL_MS)
+    members = [join(library, patient), join(library, patient)]
     settled(members, filled.name, PARTITIONS)
     filled.expand(PARTITIONS + 2)
     shares = settled(members, filled.name, PARTITIONS + 2)
@@ -158,7 +160,7 @@ def test_partitions_that_are_added_find_an_owner(
 def test_a_new_topic_of_the_pattern_is_subscribed(
     library: str, membership: Membership, filled: NumberedTopic, writer: ConfluentClient, join: Join
 ) -> None:
-    member = join(library, replace(membership, pattern=f"{filled.name}.*"))
+    member = join(library, replace(membership, pattern=f"{filled.name}.*", poll_ms=LONG_POLL_MS))
     settled([member], filled.name, PARTITIONS)
     other = NumberedTopic(writer, f"{filled.name}-other", 2)
     assert settled([member], other.name, 2) == [{0, 1}]

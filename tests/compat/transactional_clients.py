@@ -120,7 +120,6 @@ class KafkaPythonTransactional:
         )
         self._producer.init_transactions()
         self._consumer = kafka.KafkaConsumer(
-            pipeline.source,
             bootstrap_servers=pipeline.bootstrap,
             group_id=pipeline.group,
             session_timeout_ms=pipeline.session_ms,
@@ -131,6 +130,8 @@ class KafkaPythonTransactional:
             isolation_level="read_committed",
             fetch_max_wait_ms=20,
         )
+        self._consumer.subscribe([pipeline.source])
+        self._consumer.topics()  # see KafkaPythonConsumer
 
     def poll(self) -> list[str]:
         found = self._consumer.poll(int(POLL_S * 1000)).values()
