@@ -28,6 +28,9 @@ from ottla.wire.schema import Request, Response
 R = TypeVar("R", bound=Response)
 T = TypeVar("T")
 
+CREATION_PAUSE_MS = 5
+"""Before looking for a topic that is being made: it is there in a moment."""
+
 
 class ClientOptions(NamedTuple):
     """What all clients have in common."""
@@ -181,7 +184,11 @@ class Cluster:
         """Ask for a topic although something is known of it; that stays in use until the answer is here."""
         options = self.options
         patience = Patience(options.retry_timeout_ms, options.retry_pause_ms)
-        unknown = Patience(options.unknown_topic_timeout_ms, options.retry_pause_ms)
+        unknown = (
+            Patience(options.retry_timeout_ms, CREATION_PAUSE_MS)
+            if allow_creation
+            else Patience(options.unknown_topic_timeout_ms, options.retry_pause_ms)
+        )
         while True:
             try:
                 found = (await self.refresh([name], allow_creation=allow_creation)).topics.get(name)
@@ -192,7 +199,7 @@ class Cluster:
             if isinstance(found, Topic):
                 return found
             if found is None or found.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                if not await (patience if allow_creation else unknown).pause():
+                if not await unknown.pause():
                     raise UnknownTopicOrPartition("there is no such topic", topic=name)
             elif not found.is_retriable or not await patience.pause():
                 raise found
