@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ottla.broker.config import FALLBACK_CHAINS, OWN_SETTINGS, TOPIC_FALLBACKS, BrokerConfig
-from ottla.config import Definition, Described, Kind, Layer, Source, Synonym, describe, resolve
+from ottla.config import Definition, Described, Kind, Layer, Source, Synonym, describe, resolve, resolve_set
 from ottla.log.topic_defaults import TopicDefaults
 
 
@@ -51,14 +51,10 @@ class BrokerSettings:
 
     def _refresh(self) -> None:
         layers = self.layers
-        if any(layer.texts for layer in layers):
-            values: dict[str, Any] = {
-                definition.attribute: resolve(definition, layers)[0] for definition in OWN_SETTINGS.values()
-            }
-            _check_others(layers)
-            self.config = BrokerConfig(**values)
-        else:
-            self.config = BrokerConfig()
+        resolved = resolve_set(OWN_SETTINGS.values(), layers)
+        values: dict[str, Any] = {OWN_SETTINGS[name].attribute: value for name, (value, _) in resolved.items()}
+        _check_others(layers)
+        self.config = BrokerConfig(**values)
         self.topic_defaults = TopicDefaults(layers)
 
     def describe(self) -> list[Described]:

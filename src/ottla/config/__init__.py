@@ -2,7 +2,7 @@
 
 from ottla.config.check import Between, BetweenOr, Check, ListOf, NonEmpty, OneOf, at_least
 from ottla.config.definition import Definition, Synonym, definitions_of, setting
-from ottla.config.layer import Described, Layer, Source, SynonymValue, describe, resolve
+from ottla.config.layer import Described, Layer, Source, SynonymValue, describe, resolve, resolve_set
 from ottla.config.value import ConfigError, Kind, Password, Value, parse_value, text_of
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "describe",
     "parse_value",
     "resolve",
+    "resolve_set",
     "setting",
     "text_of",
 ]

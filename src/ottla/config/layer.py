@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
@@ -57,6 +57,16 @@ def resolve(definition: Definition, layers: Sequence[Layer]) -> tuple[Value, Sou
                 value = synonym.convert(synonym.parse(text))
                 return definition.validate(synonym.name, value), layer.source
     return definition.default, Source.DEFAULT
+
+
+def resolve_set(definitions: Iterable[Definition], layers: Sequence[Layer]) -> dict[str, tuple[Value, Source]]:
+    """The same, by name, of those settings alone that some layer sets: few of many."""
+    names = {name for layer in layers for name in layer.texts}
+    return {
+        definition.name: resolve(definition, layers)
+        for definition in definitions
+        if names and any(synonym.name in names for synonym in definition.synonyms)
+    }
 
 
 def describe(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
-from ottla.config import ConfigError, Described, Layer, Source, Value, describe, resolve, text_of
+from ottla.config import ConfigError, Described, Layer, Source, Value, describe, resolve_set, text_of
 from ottla.config.value import invalid_value
 from ottla.log.topic_config import DELETE, TOPIC_SETTINGS, TopicConfig
 
@@ -24,7 +24,7 @@ class TopicDefaults:
     def __init__(self, layers: Sequence[Layer] = (), *, has_remote_storage: bool = False) -> None:
         self._layers = tuple(layers)
         self._has_remote_storage = has_remote_storage
-        self._resolved = {name: resolve(definition, self._layers) for name, definition in TOPIC_SETTINGS.items()}
+        self._resolved = resolve_set(TOPIC_SETTINGS.values(), self._layers)
         self._values = {TOPIC_SETTINGS[name].attribute: value for name, (value, _) in self._resolved.items()}
         self._shared: WeakValueDictionary[frozenset[tuple[str, str | None]], TopicConfig]
         self._shared = WeakValueDictionary()
@@ -50,7 +50,7 @@ class TopicDefaults:
         """A setting's text and where it was set, as CreateTopics answers it: an override as it was given."""
         if name in overrides:
             return overrides[name], Source.TOPIC
-        value, source = self._resolved[name]
+        value, source = self._resolved.get(name) or (TOPIC_SETTINGS[name].default, Source.DEFAULT)
         return text_of(value), source
 
     def _make(self, overrides: Mapping[str, str | None]) -> TopicConfig:
