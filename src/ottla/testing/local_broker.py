@@ -38,6 +38,9 @@ QUICK_SETTINGS = {
     "group.consumer.min.heartbeat.interval.ms": "10",
     "group.consumer.assignment.interval.ms": "0",
     "group.consumer.heartbeat.interval.ms": "100",
+    # Making their fifty partitions takes longer than all else in a short test.
+    "offsets.topic.num.partitions": "5",
+    "transaction.state.log.num.partitions": "5",
 }
 READ_BYTES = 1 << 20
 LOOK_AGAIN_SECONDS = 0.005
@@ -223,6 +226,12 @@ class LocalBroker:
 
         self.call(lambda broker: coordinators.rebalance(broker, group))
 
+    def expel(self, group: str, client_id: str) -> None:
+        """Throw the members of one client out of a group, as if its heartbeats had not come for too long."""
+        from ottla.testing import coordinators
+
+        self.call(lambda broker: coordinators.expel(broker, group, client_id))
+
     def fence(self, transactional_id: str) -> None:
         """Take a transactional id over, as a second instance would: its producer may write no more."""
         from ottla.testing import coordinators
@@ -273,6 +282,10 @@ class LocalBroker:
     def stop(self) -> None:
         self._end(kill=False)
 
+    def abandon(self) -> None:
+        """Stop, and leave the data as it is: for a folder that goes now, or as a crash would."""
+        self._end(kill=True)
+
     def _end(self, *, kill: bool) -> None:
         self.resume()
         self._loop.post(self._loop.stop)
@@ -296,11 +309,11 @@ def broker(
 
     `settings` are the broker's, by Kafka's names, over those that make it quick.
     """
+    all_settings = QUICK_SETTINGS | dict(settings or {})
     with ExitStack() as stack:
-        if folder is None:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-broker-"))
-        started = LocalBroker(folder, port=port, durability=durability, settings=QUICK_SETTINGS | dict(settings or {}))
-        stack.callback(started.stop)
+        data = folder or stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-broker-"))
+        started = LocalBroker(data, port=port, durability=durability, settings=all_settings)
+        stack.callback(started.stop if folder else started.abandon)
         yield started
 
 
