@@ -112,7 +112,7 @@ class PartitionQueue:
         self.returned = []
         if error_code(back[0].trouble) in _OUT_OF_STEP:
             # The broker has not what comes before it, and will not get it: the numbers start anew.
-            self._renumber(back)
+            self._renumber([*back, *self.waiting])
         self.waiting.extendleft(reversed(back))
         return self.expire(now)
 
