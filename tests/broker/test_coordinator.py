@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.broker import Broker
-from ottla.broker.coordinator import Coordinator, coordinator_topic
+from ottla.broker.coordinator import RELOADED_AFTER_SECONDS, Coordinator, coordinator_topic
 from ottla.broker.loop import Loop
 from ottla.coordinator.operation import Operation, Reply
 from ottla.log.errors import StorageFailed
@@ -124,6 +124,11 @@ class Counting:
         self.broker.stop()
         self.loop.close()
 
+    def crash(self) -> None:
+        self.coordinator.stop()
+        self.broker.abandon()
+        self.loop.close()
+
 
 @pytest.fixture
 def counting(tmp_path: Path) -> Iterator[Counting]:
@@ -207,6 +212,68 @@ def test_answers_wait_for_the_disk_and_keep_their_order(tmp_path: Path) -> None:
         counting.stop()
 
 
+def test_what_a_crash_left_off_the_disk_is_told_to_nobody_before_it_is_there(tmp_path: Path) -> None:
+    first = Counting(tmp_path)
+    first.count("a")
+    first.crash()
+    second = Counting(tmp_path, syncs=True)
+    try:
+        second.run_until_loaded()
+        log = second.partition("a").log
+        assert log.recovery_point < log.end_offset
+        second.look("a")
+        assert second.answers == []
+        while not second.answers:
+            second.loop.run_once()
+        assert [answer.throttle_time_ms for answer in second.answers] == [1]
+        assert log.recovery_point == log.end_offset
+    finally:
+        second.stop()
+
+
+def test_a_log_whose_disk_failed_is_not_loaded_again(tmp_path: Path) -> None:
+    """It may hold what was never kept."""
+    counting = Counting(tmp_path, syncs=True)
+    try:
+        counting.count("a")
+        counting.partition("a").log.stopped(OSError(errno.EIO, "the disk is broken"))
+        while not counting.answers:
+            counting.loop.run_once()
+        counting.look("a")
+        counting.loop.call_later(RELOADED_AFTER_SECONDS, lambda: None)
+        counting.loop.run_once()
+        counting.loop.run_once()
+        counting.look("a")
+        assert codes(counting.answers) == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 3
+        assert counting.coordinator.shards() == []
+    finally:
+        counting.crash()
+
+
+def test_a_log_that_cannot_be_read_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.broker.coordinator.LOADED_AGAIN_AFTER_SECONDS", 0.001)
+    first = Counting(tmp_path)
+    first.count("a")
+    first.stop()
+    second = Counting(tmp_path)
+    try:
+        with monkeypatch.context() as patch:
+
+            def broken(*_arguments: object) -> None:
+                raise OSError(errno.EIO, "the disk is broken")
+
+            patch.setattr(second.partition("a").log, "read", broken)
+            for _ in range(3):
+                second.loop.run_once()
+            second.look("a")
+            assert codes(second.answers) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+        second.run_until_loaded()
+        second.look("a")
+        assert second.answers[-1].throttle_time_ms == 1
+    finally:
+        second.stop()
+
+
 def test_a_failed_append_refuses_and_starts_over(counting: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
     counting.count("a")
     failed_machine = counting.machine("a")
@@ -267,3 +334,17 @@ def test_a_topic_that_was_deleted_begins_anew(counting: Counting) -> None:
     counting.broker.catalog.delete_topics([DeleteTopicState(name=TOPIC, topic_id=ZERO_UUID)])
     counting.look("a")
     assert [answer.throttle_time_ms for answer in counting.answers] == [1, 0]
+
+
+def test_who_waits_is_refused_when_the_topic_is_deleted(counting: Counting) -> None:
+    counting.look("a")
+    machine = counting.machine("a")
+    machine.waiting.append(counting.reply())
+    shard = counting.coordinator.shard_of(counting.partition("a").index)
+    assert shard is not None
+    shard.run(lambda operation: operation.set_timer("late", 0))
+    counting.broker.catalog.delete_topics([DeleteTopicState(name=TOPIC, topic_id=ZERO_UUID)])
+    assert codes(counting.answers) == [0, ErrorCode.NOT_COORDINATOR]
+    counting.loop.call_later(0.001, lambda: None)
+    counting.loop.run_once()
+    assert machine.expirations == []

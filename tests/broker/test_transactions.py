@@ -363,6 +363,34 @@ def test_a_full_disk_does_not_fill_with_markers(broker: SimulatedBroker, monkeyp
     assert read(broker, 0) == [b"a"]
 
 
+def test_markers_that_a_coordinator_left_behind_do_not_end_the_next_transaction(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With version 1 the next one has the same epoch: only the coordinator can tell them apart."""
+    broker = start()
+    client = TransactionalClient(broker, version=VERSION_1)
+    client.init()
+    append_in(client, 0, 0, b"a")
+    full: set[str] = {TOPIC}
+    failing(monkeypatch, lambda partition: partition.topic in full)
+    monkeypatch.setattr("ottla.broker.markers.RETRY_SECONDS", 10)
+    assert client.end(is_commit=True) == 0
+    full.add("__transaction_state")
+    for number in range(8):  # in both of its partitions somebody fails, and so both coordinators start over
+        other = TransactionalClient(broker, f"other {number}")
+        request = InitProducerIdRequest(transactional_id=other.transactional_id, transaction_timeout_ms=1000)
+        assert other.connection.ask(request, 5).error_code
+    full.clear()
+    broker.advance(1)
+    assert client.state() == "CompleteCommit"
+    append_in(client, 0, 1, b"b")
+    broker.advance(20)
+    assert read(broker, 0) == [b"a"]  # for the next one is still open
+    assert client.end(is_commit=False) == 0
+    broker.advance(1)
+    assert read(broker, 0) == [b"a"]
+
+
 def test_a_deleted_topic_holds_nobody_up(broker: SimulatedBroker) -> None:
     client = TransactionalClient(broker)
     client.init()

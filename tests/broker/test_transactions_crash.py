@@ -93,6 +93,26 @@ def test_a_crash_at_every_write(tmp_path: Path, syncs: bool, ending: Ending, ver
         check_after(folder, files, client, code, is_commit=is_commit, syncs=syncs)
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_a_loss_of_power_after_the_process_has_ended(tmp_path: Path) -> None:
+    """What the second broker found in the log of the first may be lost as long as nobody has synced it."""
+    count = operations(tmp_path / "all", syncs=True, version=VERSION_2, is_commit=True)
+    for number in range(1, count + 1):
+        for second in range(1, count + 1):
+            folder = tmp_path / f"{number} {second}"
+            client = ready(folder, syncs=True, version=VERSION_2)
+            files = client.broker.files
+            files.arm(files.operation_count + number, Effect.CRASH)
+            code = end(client, is_commit=True)
+            client.broker.abandon()
+            files.arm(files.operation_count + second, Effect.CRASH)
+            successor = start(folder, syncs=True, files=files)
+            successor.advance(0.2)
+            successor.abandon()
+            files.crash(SYNCED_ONLY)
+            check_after(folder, files, client, code, is_commit=True, syncs=True)
+
+
 def check_after(
     folder: Path, files: SimulatedFiles, client: TransactionalClient, code: int | None, *, is_commit: bool, syncs: bool
 ) -> None:

@@ -32,6 +32,7 @@ events = Events("ottla.broker")
 M = TypeVar("M", bound=Machine)
 LOADED_AT_ONCE_BYTES = 1 << 20
 RELOADED_AFTER_SECONDS = 0.1
+LOADED_AGAIN_AFTER_SECONDS = 5.0  # where a log could not be read
 
 
 class Shard(Generic[M]):
@@ -65,7 +66,16 @@ class Shard(Generic[M]):
             next(self._loading)
         except StopIteration:
             return
+        except Exception:  # a disk that fails may be well again later; whoever asks comes again until then
+            events.failure("a coordinator cannot be loaded", partition=self.partition.name)
+            self._broker.loop.call_later(LOADED_AGAIN_AFTER_SECONDS, self._load_again)
+            return
         self._broker.loop.call_soon(self._load_on)
+
+    def _load_again(self) -> None:
+        if self._loading is not None:  # nobody has taken its place
+            self.machine = self._coordinator.make_machine(self.partition)
+            self.load()
 
     def _replay_log(self) -> Iterator[None]:
         log, machine = self.partition.log, self.machine
@@ -140,13 +150,17 @@ class Shard(Generic[M]):
         self.partition.append(batch, read_header(batch), operation.now_ms, origin=Origin.COORDINATOR)
 
     def _commit(self, operation: Operation) -> None:
-        """Answer now if all that was written is committed, or else behind those who wait for that."""
+        """Answer now if all that was written is committed, or else behind those who wait for that.
+
+        What this operation only read counts, too: after a crash a log may hold what never came to the disk.
+        """
         if not (operation.answers or operation.markers):
             return
-        if not operation.records and not self._uncommitted:
+        log = self.partition.log
+        if not self._uncommitted and (not self._broker.waits_for_disk or log.recovery_point >= log.end_offset):
             self._finish(operation)
             return
-        end_offset = self.partition.log.end_offset
+        end_offset = log.end_offset
         self._uncommitted.append((end_offset, operation))
         self._broker.when_committed(self.partition, end_offset, functools.partial(self._committed, end_offset))
 
@@ -213,6 +227,7 @@ class Shard(Generic[M]):
                 reply.refuse(code)
         for reply in self.machine.resigned():
             reply.refuse(ErrorCode.NOT_COORDINATOR)
+        self._coordinator.resigned(self)
 
 
 class Coordinator(Generic[M]):
@@ -233,6 +248,7 @@ class Coordinator(Generic[M]):
         self._settings = settings
         self._send_markers = send_markers
         self._shards: dict[int, Shard[M]] = {}
+        broker.topics.watch(self._drop_deleted)
 
     def start(self) -> None:
         """Load what there is to load."""
@@ -263,10 +279,10 @@ class Coordinator(Generic[M]):
     ) -> None:
         """Let the machine that keeps `name` deal with a request, which is refused if none can."""
         partition = self.broker.topics.partition(self.topic, self.partition_of(name))
-        if partition is None:
+        shard = None if partition is None else self._shard(partition)
+        if shard is None:
             reply.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
-        shard = self._shard(partition)
         if not shard.is_loaded:
             reply.refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             return
@@ -287,19 +303,29 @@ class Coordinator(Generic[M]):
     def is_loading(self) -> bool:
         return any(not shard.is_loaded for shard in self._shards.values())
 
-    def _shard(self, partition: Partition) -> Shard[M]:
+    def _shard(self, partition: Partition) -> Shard[M] | None:
+        """None if the disk failed under its log, which may hold by now what will be lost."""
         shard = self._shards.get(partition.index)
-        if shard is not None and shard.partition is not partition:  # the topic was deleted and made again
-            shard.resign(ErrorCode.NOT_COORDINATOR)
-            shard = None
-        if shard is None:
+        if shard is None and partition.log.failure is None:
             shard = self._shards[partition.index] = Shard(self, partition)
             shard.load()
         return shard
 
+    def _drop_deleted(self, topic: str) -> None:
+        """Who waits for a machine whose log is gone waits in vain."""
+        if topic == self.topic:
+            for index, shard in list(self._shards.items()):
+                if self.broker.topics.partition(topic, index) is not shard.partition:
+                    del self._shards[index]
+                    shard.resign(ErrorCode.NOT_COORDINATOR)
+
+    def resigned(self, shard: Shard[M]) -> None:
+        """A machine has gone; one that takes its place begins with what its log says."""
+
     def send_markers(self, shard: Shard[M], markers: Markers) -> None:
         assert self._send_markers is not None, "only a coordinator of transactions sends markers"
-        self._send_markers(shard, markers)
+        if self._shards.get(shard.partition.index) is shard:
+            self._send_markers(shard, markers)
 
     def forget(self, shard: Shard[M]) -> None:
         """Load this one again when it is next needed, or soon, for it has timers to keep and markers to send.

@@ -38,7 +38,7 @@ class Transactions(Coordinator[TransactionMachine]):
     def __init__(self, broker: Broker) -> None:
         super().__init__(broker, TRANSACTIONS_TOPIC, self._make_machine, self._topic, self._send_to_partitions)
         self.producer_ids = ProducerIds(self._claim_producer_ids)
-        self._sendings: dict[Sending, None] = {}
+        self._sendings: dict[Shard[TransactionMachine], set[Sending]] = {}
         self._waiting: dict[str, list[Asking]] = {}  # for the transaction before theirs to be over
 
     # Admission
@@ -100,6 +100,8 @@ class Transactions(Coordinator[TransactionMachine]):
         if topic is None:
             return ErrorCode.NOT_COORDINATOR
         shard = self._shard(topic.partitions[partition_for(transactional_id, len(topic.partitions))])
+        if shard is None:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if not shard.is_loaded:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return shard.machine.transactions.get(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
@@ -108,13 +110,17 @@ class Transactions(Coordinator[TransactionMachine]):
 
     def _send_to_partitions(self, shard: Shard[TransactionMachine], markers: Markers) -> None:
         def done() -> None:
-            self._sendings.pop(sending, None)
-            if self.shard_of(shard.partition.index) is shard:
-                self._complete(shard, markers)
+            self._sendings[shard].discard(sending)
+            self._complete(shard, markers)
 
         sending = Sending(self.broker, markers, done)
-        self._sendings[sending] = None
+        self._sendings.setdefault(shard, set()).add(sending)
         sending.start()
+
+    def resigned(self, shard: Shard[TransactionMachine]) -> None:
+        """Its successor sends anew what is left to send. What comes later than that could end the next transaction."""
+        for sending in self._sendings.pop(shard, ()):
+            sending.stop()
 
     def _complete(self, shard: Shard[TransactionMachine], markers: Markers) -> None:
         producer = markers.producer_id, markers.producer_epoch
@@ -123,9 +129,6 @@ class Transactions(Coordinator[TransactionMachine]):
             self._ask(asking, may_wait=False)
 
     def stop(self) -> None:
-        for sending in self._sendings:
-            sending.stop()
-        self._sendings.clear()
         self._waiting.clear()
         super().stop()
 
