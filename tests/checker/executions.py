@@ -40,9 +40,10 @@ class Execution:
         self._positions: dict[tuple[str, Place], int] = {}
         self._count = 0
 
-    def run(self) -> list[Event]:
+    def run(self, least: int) -> list[Event]:
+        """At least so many operations."""
         operations: tuple[Callable[[], None], ...] = (self._send, self._send_in_transaction, self._end, self._read)
-        for operation in self._draw(st.lists(st.sampled_from(operations), min_size=5, max_size=40)):
+        for operation in self._draw(st.lists(st.sampled_from(operations), min_size=least, max_size=40)):
             operation()
         for transactor in tuple(self._open):
             self._finish(transactor, Step.ABORT)
@@ -129,5 +130,5 @@ class Execution:
 
 
 @st.composite
-def executions(draw: st.DrawFn) -> list[Event]:
-    return Execution(draw).run()
+def executions(draw: st.DrawFn, least: int = 5) -> list[Event]:
+    return Execution(draw).run(least)

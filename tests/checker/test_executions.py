@@ -21,7 +21,7 @@ def test_a_legal_execution_is_clean(history: list[Event]) -> None:
 @settings(max_examples=25, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(st.data())
 def test_an_injected_anomaly_is_found(kind: Kind, data: st.DataObject) -> None:
-    history = data.draw(executions())
+    history = data.draw(executions(least=20))
     try:
         spoilt = data.draw(st.composite(lambda draw: INJECTIONS[kind](history, draw))())
     except NoRoom:
