@@ -22,6 +22,7 @@ from ottla.wire.versioned import encode_versioned
 
 SESSION_MS, REBALANCE_MS = 45_000, 60_000
 PATIENCE_SECONDS = 60
+SILENCE_SECONDS = 1
 FIRST_GROUPS = 500  # enough to meet every partition
 MEMBER_ID_REQUIRED = 79
 REBALANCE_IN_PROGRESS = 27
@@ -147,8 +148,13 @@ def settle(members: Sequence[GroupMember], partition_count: int) -> float:
         while not _are_settled(members):
             if time.perf_counter() - started > PATIENCE_SECONDS:
                 raise TimeoutError("the groups do not settle")
-            for key, _ in selector.select(1):
+            ready = selector.select(SILENCE_SECONDS)
+            for key, _ in ready:
                 key.data.receive(partition_count)
+            if not ready:  # those who wait, wait for those who think they are done: a heartbeat would have told them
+                for member in members:
+                    if member.is_assigned:
+                        member.join()
         return time.perf_counter() - started
 
 
