@@ -309,6 +309,18 @@ def test_a_mistake_in_a_machine_refuses_and_starts_over(counting: Counting) -> N
     assert counting.answers[-1].throttle_time_ms == 1
 
 
+def test_an_answer_that_cannot_be_given_does_not_keep_the_others(counting: Counting) -> None:
+    def cannot_be_written(_answer: object) -> None:
+        raise ZeroDivisionError
+
+    def answer_both(_machine: Counter, operation: Operation) -> None:
+        for reply in (Reply(cannot_be_written, lambda code: code), counting.reply()):
+            operation.answer(reply, HeartbeatResponse(error_code=0))
+
+    counting.coordinator.submit("a", counting.reply(), answer_both)
+    assert codes(counting.answers) == [0]
+
+
 def test_timers_can_be_moved_both_ways_and_cancelled(counting: Counting) -> None:
     counting.look("a")
     shard = counting.coordinator.shard_of(counting.partition("a").index)

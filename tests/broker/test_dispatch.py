@@ -8,6 +8,8 @@ import struct
 import pytest
 
 import ottla.testing
+from ottla.broker.broker import Broker
+from ottla.broker.dispatch import Context
 from ottla.broker.handlers import describe_cluster
 from ottla.wire.messages.api_versions import ApiVersionsResponse
 from ottla.wire.messages.describe_cluster import DescribeClusterResponse
@@ -24,7 +26,11 @@ def cannot_be_written(*_arguments: object) -> ApiVersionsResponse:
     return ApiVersionsResponse(error_code="no number", api_keys=[])  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("handler", [fails, cannot_be_written])
+def cannot_be_written_later(broker: Broker, _request: object, context: Context) -> None:
+    broker.loop.call_soon(lambda: context.reply(cannot_be_written()))
+
+
+@pytest.mark.parametrize("handler", [fails, cannot_be_written, cannot_be_written_later])
 def test_a_bug_closes_one_connection(monkeypatch: pytest.MonkeyPatch, handler: object) -> None:
     monkeypatch.setattr(describe_cluster, "handle", handler)
     with ottla.testing.broker() as broker:

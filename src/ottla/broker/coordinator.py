@@ -173,7 +173,10 @@ class Shard(Generic[M]):
 
     def _finish(self, operation: Operation) -> None:
         for reply, response in operation.answers:
-            reply.send(response)
+            try:
+                reply.send(response)
+            except Exception:  # what is wrong with one answer must not keep the others
+                events.failure("an answer failed", partition=self.partition.name)
         for markers in operation.markers:
             self._coordinator.send_markers(self, markers)
 

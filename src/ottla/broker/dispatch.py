@@ -54,7 +54,12 @@ class Context:
 
     def reply(self, response: Response) -> None:
         header = self.header
-        self._slot.answer(encode_response(header.correlation_id, response, header.version))
+        try:
+            parts = encode_response(header.correlation_id, response, header.version)
+        except Exception:
+            self.connection.close("the broker failed")  # whoever gives the answer may be busy with that of another
+            raise
+        self._slot.answer(parts)
 
     def reply_in_version(self, response: Response, version: int) -> None:
         """For ApiVersions, whose asker may not know yet which versions there are."""
@@ -67,6 +72,33 @@ class Context:
     def close(self, reason: str) -> None:
         """Refuse in the one way that is left where no answer is expected."""
         self.connection.refuse(reason)
+
+
+class MeasuredContext(Context):
+    """One whose time counts against a quota: its answer tells for how long the client is held back.
+
+    An answer that is given while the time is still being measured waits for that.
+    """
+
+    __slots__ = ("_response", "_throttle_ms")
+
+    def __init__(self, connection: Connection, slot: Slot, header: RequestHeader, size_bytes: int) -> None:
+        super().__init__(connection, slot, header, size_bytes)
+        self._response: Response | None = None
+        self._throttle_ms: int | None = None
+
+    def reply(self, response: Response) -> None:
+        if self._throttle_ms is None:
+            self._response = response
+            return
+        if self._throttle_ms and hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = max(response.throttle_time_ms, self._throttle_ms)
+        super().reply(response)
+
+    def measured(self, throttle_ms: int) -> None:
+        self._throttle_ms = throttle_ms
+        if self._response is not None:
+            self.reply(self._response)
 
 
 class Dispatch:
@@ -92,12 +124,13 @@ class Dispatch:
         except ProtocolError as error:
             connection.refuse(str(error))
             return
-        context = Context(connection, connection.expect_answer(), header, len(frame))
         broker = self._broker
+        make_context = MeasuredContext if broker.quotas.are_set else Context
+        context = make_context(connection, connection.expect_answer(), header, len(frame))
         broker.metrics.requests[header.api.name] += 1
         broker.metrics.received_bytes += len(frame)
         try:
-            if broker.quotas.are_set:
+            if isinstance(context, MeasuredContext):
                 response = self._handle_measured(handler, request, context)
             else:
                 response = handler(broker, request, context)
@@ -115,15 +148,13 @@ class Dispatch:
             self._runs.end()
             self._runs = None
 
-    def _handle_measured(self, handler: Handler, request: Request, context: Context) -> Response | None:
+    def _handle_measured(self, handler: Handler, request: Request, context: MeasuredContext) -> Response | None:
         """Count the time it takes against the client's quota."""
         now = self._broker.loop.now
         started = now()
         response = handler(self._broker, request, context)
-        # In percent of the broker's one thread. Part of the answer where there is one to carry it.
-        throttle_ms = self._broker.throttle(REQUEST_PERCENTAGE, context, (now() - started) * 100)
-        if throttle_ms and response is not None and hasattr(response, "throttle_time_ms"):
-            response.throttle_time_ms = max(response.throttle_time_ms, throttle_ms)
+        # In percent of the broker's one thread.
+        context.measured(self._broker.throttle(REQUEST_PERCENTAGE, context, (now() - started) * 100))
         return response
 
     def _learn(self, header: RequestHeader, request: Any, response: Any) -> None:
