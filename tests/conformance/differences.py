@@ -41,6 +41,10 @@ def _only_what_is_served(steps: list[dict[str, Json]]) -> None:
             answer[features] = [feature for feature in answer[features] if feature["name"] in FEATURES]
 
 
+def _fenced_in_the_last_epoch(steps: list[dict[str, Json]]) -> None:
+    steps[0]["answer"]["error_code"] = ErrorCode.PRODUCER_FENCED.value
+
+
 def _null_records_are_refused(steps: list[dict[str, Json]]) -> None:
     partition = {
         "index": 0,
@@ -166,5 +170,9 @@ DIFFERENCES: dict[str, Difference] = {
     "transactions: no transactions in one request: version 5": _NO_TRANSACTIONS,
     "quotas: an alteration: a value that is no number": Difference(
         "Kafka keeps a rate that is no number, and nothing can be held to it. Ottla refuses it.", _no_number_is_refused
+    ),
+    "used_up_epochs: one who begins anew": Difference(
+        "Kafka fails where a producer asks with an epoch before the last one. Ottla says that it is fenced, as ever.",
+        _fenced_in_the_last_epoch,
     ),
 }

@@ -179,6 +179,16 @@ class Script:
             raise failure(f"{pending.step['ask']}: {response.value}")
         return response
 
+    def ask_times(self, request: Request, times: int, *, on: str = "prepare") -> Any:
+        """Sends the same request so many times at once, and returns the last answer."""
+        version = request.api.highest
+        connection, pending = self._connection(on), self._post(request, version, on, CLIENT_ID)
+        connection.send(encode_request(pending.correlation_id, CLIENT_ID, request, version) * (times - 1))
+        for _ in range(times - 1):
+            if isinstance(connection.receive(ANSWER_SECONDS), NoFrame):
+                raise BrokerSilent(f"{pending.step['ask']}: not all of {times} were answered")
+        return self.take(pending)
+
     def ask_until(
         self, request: Request, version: int | None = None, *, until: Callable[[Any], bool], on: str = "prepare"
     ) -> Any:
