@@ -15,7 +15,7 @@ from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoo
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.apache_kafka.harness import ApacheKafka
-from tests.cli.command_line_page import runnable_commands
+from tests.cli.command_line_page import PAGES, runnable_commands
 from tests.client.contract import ClientContract, eventually, make_topic
 
 
@@ -95,9 +95,10 @@ def has_all_lines(expected: str, printed: str) -> bool:
     return set(expected.splitlines()) <= set(printed.splitlines())
 
 
-def test_the_command_line_does_with_kafka_what_its_page_says(bootstrap: str, tmp_path: Path) -> None:
-    for command, output, run in runnable_commands(bootstrap, tmp_path):
-        if command == "ottla topics list":  # this broker has the topics of other tests too
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_command_line_does_with_kafka_what_a_page_says(page: Path, bootstrap: str, tmp_path: Path) -> None:
+    for command, output, run in runnable_commands(page, bootstrap, tmp_path):
+        if " list" in command:  # this broker has the topics and groups of other tests too
             eventually(run, partial(has_all_lines, output))
         elif " describe " in command:
             eventually(run, output.__eq__)

@@ -192,7 +192,8 @@ def test_any_part_of_a_topic(run: Run, topic: str, bootstrap: str) -> None:
 def test_errors_are_one_sentence(run: Run, topic: str, bootstrap: str) -> None:
     for verb in ("produce", "consume"):
         ended = run(verb, "nothing", given=b"x")
-        assert ended == (1, b"", "ottla: topic nothing: there is no such topic (UNKNOWN_TOPIC_OR_PARTITION)\n")
+        says = "there is no such topic (UNKNOWN_TOPIC_OR_PARTITION): create the topic, or correct its name"
+        assert ended == (1, b"", f"ottla: topic nothing: {says}\n")
         ended = run(verb, topic, "--bootstrap", "127.0.0.1:1", given=b"x")
         assert ended == (1, b"", "ottla: cannot reach a broker at 127.0.0.1:1: connection refused\n")
         ended = run(verb, topic, "--bootstrap", "::1", given=b"x")

@@ -174,7 +174,7 @@ class AdminGroupsContract:
         first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
         with Admin(bootstrap) as admin:
             assert admin.alter_group_offsets(group, {}) == []
-            asked = {first: Offset(3, "why", 0), second: 4}
+            asked: dict[TopicPartition, Offset | int] = {first: Offset(3, "why", 0), second: 4}
             assert sorted(admin.alter_group_offsets(group, asked)) == [first, second]
             assert admin.list_group_offsets(group) == {first: Offset(3, "why", 0), second: Offset(4)}
             assert admin.list_group_offsets(group, [second], must_be_stable=True) == {second: Offset(4)}

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from ottla.cli.errors import CommandFailed, UsageError
+from ottla.cli.errors import FAILED, CommandFailed, UsageError
 from ottla.cli.parser import Parser
 
 if TYPE_CHECKING:
-    from ottla.client import ClientOptions
+    from ottla.client import ClientError, ClientOptions
+
+T = TypeVar("T")
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
 DEFAULT_TIMEOUT_SECONDS = 30.0
@@ -68,7 +71,30 @@ def errors_as_sentences() -> Iterator[None]:
     try:
         yield
     except ClientError as error:
-        raise CommandFailed(str(error)) from None
+        raise CommandFailed(sentence_of(error)) from None
+
+
+def settle(ask: Callable[[], list[T]], forgiven: Iterable[int] = ()) -> tuple[list[T], int]:
+    """What was done of several things, and the exit code. Errors are told one a line, but those that are forgiven."""
+    from ottla.client import PartlyFailed, ServerError
+
+    try:
+        return ask(), 0
+    except PartlyFailed as failed:
+        errors, done = list(failed.errors), list(failed.done)
+    except ServerError as failed:
+        errors, done = [failed], []
+    told = [error for error in errors if error.code not in forgiven]
+    for error in told:
+        print(f"ottla: {sentence_of(error)}", file=sys.stderr)
+    return done, FAILED if told else 0
+
+
+def sentence_of(error: ClientError) -> str:
+    """What happened and, where there is advice, what to do about it."""
+    if not error.advice:
+        return str(error)
+    return f"{error}: {error.advice[0].lower()}{error.advice[1:].rstrip('.')}"
 
 
 def seconds(text: str) -> float:

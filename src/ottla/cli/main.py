@@ -17,6 +17,7 @@ VERBS = {
     "serve": "run a broker",
     "topics": "create, list, describe, alter, delete and expand topics",
     "configs": "describe and alter the configuration of topics and brokers",
+    "groups": "list, describe and delete groups, show their lag, move their offsets",
     "transactions": "list, describe and abort transactions, find those that hang",
     "produce": "write records to a topic, from standard input",
     "consume": "read records of a topic, to standard output",

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any
 
-from ottla.cli.broker_options import bootstrap_of, client_options, errors_as_sentences
+from ottla.cli.broker_options import bootstrap_of, client_options, errors_as_sentences, settle
 from ottla.cli.configs_run import alter_resources
-from ottla.cli.errors import FAILED
 from ottla.cli.table import counted, table
 from ottla.client import (
     EARLIEST,
@@ -18,16 +16,12 @@ from ottla.client import (
     Admin,
     CreatedTopic,
     NewTopic,
-    PartlyFailed,
     ResourceKind,
-    ServerError,
     Topic,
 )
 from ottla.client.admin_types import BROKER_DEFAULT
 from ottla.wire.errors import ErrorCode
 from ottla.wire.uuids import uuid_text
-
-T = TypeVar("T")
 
 
 def create(options: argparse.Namespace) -> int:
@@ -42,7 +36,7 @@ def create(options: argparse.Namespace) -> int:
     ]
     forgiven = {ErrorCode.TOPIC_ALREADY_EXISTS} if options.if_not_exists else set()
     with errors_as_sentences(), Admin(bootstrap_of(options), client_options(options)) as admin:
-        created, code = _settle(lambda: admin.create_topics(wanted, validate_only=options.dry_run), forgiven)
+        created, code = settle(lambda: admin.create_topics(wanted, validate_only=options.dry_run), forgiven)
     _show(options, map(_created_row, created), "can be created" if options.dry_run else "created", _created_line)
     return code
 
@@ -50,7 +44,7 @@ def create(options: argparse.Namespace) -> int:
 def delete(options: argparse.Namespace) -> int:
     forgiven = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} if options.if_exists else set()
     with errors_as_sentences(), Admin(bootstrap_of(options), client_options(options)) as admin:
-        deleted, code = _settle(lambda: admin.delete_topics(options.names), forgiven)
+        deleted, code = settle(lambda: admin.delete_topics(options.names), forgiven)
     _show(options, ({"name": name} for name in deleted), "deleted")
     return code
 
@@ -58,7 +52,7 @@ def delete(options: argparse.Namespace) -> int:
 def expand(options: argparse.Namespace) -> int:
     wanted = dict.fromkeys(options.names, options.partitions)
     with errors_as_sentences(), Admin(bootstrap_of(options), client_options(options)) as admin:
-        expanded, code = _settle(lambda: admin.expand_topics(wanted, validate_only=options.dry_run), set())
+        expanded, code = settle(lambda: admin.expand_topics(wanted, validate_only=options.dry_run))
     rows = ({"name": name, "partitions": options.partitions} for name in expanded)
     _show(options, rows, f"{'can have' if options.dry_run else 'has'} {counted(options.partitions, 'partition')}")
     return code
@@ -79,7 +73,7 @@ def list_topics(options: argparse.Namespace) -> int:
 def describe(options: argparse.Namespace) -> int:
     with errors_as_sentences(), Admin(bootstrap_of(options), client_options(options)) as admin:
         if options.names:
-            topics, code = _settle(lambda: admin.describe_topics(options.names), set())
+            topics, code = settle(lambda: admin.describe_topics(options.names))
         else:
             topics, code = [topic for topic in admin.list_topics() if not topic.is_internal], 0
         for topic in topics:
@@ -99,20 +93,6 @@ VERBS: dict[str, Callable[[argparse.Namespace], int]] = {
     "delete": delete,
     "expand": expand,
 }
-
-
-def _settle(ask: Callable[[], list[T]], forgiven: Iterable[int]) -> tuple[list[T], int]:
-    """What was done, and the exit code. Errors are told one a line, but those that are forgiven."""
-    try:
-        return ask(), 0
-    except PartlyFailed as failed:
-        errors, done = list(failed.errors), list(failed.done)
-    except ServerError as failed:
-        errors, done = [failed], []
-    told = [error for error in errors if error.code not in forgiven]
-    for error in told:
-        print(f"ottla: {error}", file=sys.stderr)
-    return done, FAILED if told else 0
 
 
 def _show(

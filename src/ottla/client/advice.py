@@ -14,7 +14,7 @@ ADVICE: dict[int, str] = {
     ErrorCode.INVALID_SESSION_TIMEOUT: "Keep session_timeout_ms within the broker's group.*.session.timeout.ms.",
     ErrorCode.GROUP_MAX_SIZE_REACHED: "Take a member out of the group, or raise group.max.size of the broker.",
     ErrorCode.NON_EMPTY_GROUP: "Stop the members of the group, or wait until their sessions have ended.",
-    ErrorCode.GROUP_ID_NOT_FOUND: "Correct the name of the group; those that there are can be listed.",
+    ErrorCode.GROUP_ID_NOT_FOUND: "Correct the name of the group: see the list of groups.",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "Stop the members of the group that read the topic.",
     ErrorCode.FENCED_INSTANCE_ID: "Give each running consumer an instance_id of its own.",
     ErrorCode.UNRELEASED_INSTANCE_ID: "Give each running consumer an instance_id of its own.",
