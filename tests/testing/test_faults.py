@@ -147,6 +147,15 @@ def test_a_fault_that_was_not_met_is_told(ottla: LocalBroker) -> None:
         fault.wait(0.01)
 
 
+def test_requests_can_be_watched_and_counted(ottla: LocalBroker) -> None:
+    watched = ottla.faults.watch("Produce", times=5)
+    assert [produced_code(ottla) for _ in range(2)] == [0, 0]
+    watched.wait(count=2)
+    assert ottla.values("t") == [b"v", b"v"]
+    with pytest.raises(AssertionError, match="only 2 Produce request"):
+        watched.wait(0.01, count=3)
+
+
 def test_names_that_do_not_exist_are_told(ottla: LocalBroker) -> None:
     with pytest.raises(ValueError, match="there is no API 'Prodcue'"):
         ottla.faults.cut("Prodcue")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
+from ottla import client
 from ottla.testing import LocalBroker
 
 
@@ -77,6 +78,27 @@ def test_a_rebalance_that_nobody_asked_for(ottla: LocalBroker) -> None:
 def test_only_a_group_with_members_can_rebalance(ottla: LocalBroker) -> None:
     with pytest.raises(ValueError, match="no group 'nobody' with members"):
         ottla.rebalance("nobody")
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_member_that_is_thrown_out_may_not_commit(ottla: LocalBroker, protocol: str) -> None:
+    ottla.put("t", b"a")
+    group = {"group": "g", "group_protocol": protocol, "auto_commit": False}
+    with client.Consumer(ottla.bootstrap, "t", options=client.ClientOptions(client_id="c"), **group) as reader:  # type: ignore[arg-type]
+        next(iter(reader))
+        ottla.expel("g", client_id="c")
+        with pytest.raises(client.CommitFailed):
+            reader.commit()
+
+
+def test_only_a_member_can_be_thrown_out(ottla: LocalBroker) -> None:
+    with pytest.raises(ValueError, match="no group 'nobody' with members"):
+        ottla.expel("nobody", client_id="c")
+    ottla.put("t", b"a")
+    with client.Consumer(ottla.bootstrap, "t", group="g") as reader:
+        next(iter(reader))
+        with pytest.raises(ValueError, match="has no member of a client 'c'"):
+            ottla.expel("g", client_id="c")
 
 
 def test_a_fenced_producer_writes_no_more(ottla: LocalBroker) -> None:

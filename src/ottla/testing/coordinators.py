@@ -1,9 +1,10 @@
-"""What a test makes happen inside the coordinators: a rebalance that nobody asked for, a producer that is replaced."""
+"""What a test makes happen inside the coordinators: rebalances, members thrown out, a producer that is replaced."""
 
 from __future__ import annotations
 
 from ottla.broker.broker import Broker
-from ottla.coordinator import classic_rebalance, consumer_epoch
+from ottla.broker.coordinator import Shard
+from ottla.coordinator import classic_rebalance, consumer_epoch, consumer_leave
 from ottla.coordinator.classic_group import ClassicGroup
 from ottla.coordinator.consumer_group import ConsumerGroup
 from ottla.coordinator.group_machine import GroupMachine
@@ -24,12 +25,34 @@ def rebalance(broker: Broker, group_id: str) -> None:
         elif isinstance(group, ConsumerGroup):
             consumer_epoch.bump_if_changed(machine, operation, group, is_due=True)
 
+    shard, machine = _shard_of(broker, group_id)
+    shard.run(begin)
+
+
+def expel(broker: Broker, group_id: str, client_id: str) -> None:
+    """End the sessions of a client's members, as if nothing had been heard of them for too long."""
+
+    def end(operation: Operation) -> None:
+        group = machine.groups[group_id]
+        if isinstance(group, ClassicGroup):
+            for member_id in [name for name, member in group.members.items() if member.client.client_id == client_id]:
+                classic_rebalance.session_over(operation, group, member_id, machine.settings())
+        elif isinstance(group, ConsumerGroup):
+            leaving = [member for member in group.members.values() if member.profile.client_id == client_id]
+            consumer_leave.remove_members(machine, operation, group, leaving)
+
+    shard, machine = _shard_of(broker, group_id)
+    count = machine.groups[group_id].member_count
+    shard.run(end)
+    if machine.groups[group_id].member_count == count:
+        raise ValueError(f"group {group_id!r} has no member of a client {client_id!r}")
+
+
+def _shard_of(broker: Broker, group_id: str) -> tuple[Shard[GroupMachine], GroupMachine]:
     for shard in broker.groups.shards():
-        machine: GroupMachine = shard.machine
-        found = machine.groups.get(group_id)
+        found = shard.machine.groups.get(group_id)
         if found is not None and not found.is_empty:
-            shard.run(begin)
-            return
+            return shard, shard.machine
     raise ValueError(f"there is no group {group_id!r} with members")
 
 
