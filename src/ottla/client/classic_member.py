@@ -60,8 +60,10 @@ class ClassicMember(Member):
             except _Again:
                 continue
             except Fenced:
-                self._forget_generation()
+                # Who it was is forgotten last: what is committed before its user knows must be refused as a lost
+                # member's, not taken as that of somebody who is in no group.
                 await self._lose()
+                self._forget_generation()
             except ClientError as error:
                 if not error.is_retriable or not await patience.pause():
                     raise
