@@ -180,6 +180,52 @@ def test_offsets_go_with_their_topic(world: ClassicWorld) -> None:
     assert world.fetch(None) == {0: (6, ErrorCode.NONE)}
 
 
+def test_offsets_of_a_topic_that_went_while_nobody_was_there(world: ClassicWorld) -> None:
+    world.topics.add("other", 1)
+    world.commit({0: 5})
+    world.commit({0: 6}, topic="other")
+    world.commit({1: 7}, producer=PRODUCER)
+    world.topics.remove("t")
+    world.driver.crash()  # before it heard of that
+    world.driver.advance(600_000)
+    assert world.fetch(None) == {0: (6, ErrorCode.NONE)}
+    gone = [key for key, value in world.driver.records() if value is None]
+    assert gone == [OffsetCommitKey(group=GROUP, topic="t", partition=index) for index in (0, 1)]
+
+
+def test_offsets_in_a_transaction_go_with_their_topic(world: ClassicWorld) -> None:
+    world.commit({0: 5}, producer=PRODUCER)
+    world.topics.remove("t")
+    world.driver.run(lambda machine, operation: machine.topics_changed(operation, {"t"}))
+    world.driver.append_marker(PRODUCER[0], is_commit=True)
+    assert world.fetch(None) == {}
+
+
+def test_an_offset_of_the_topic_that_was_made_again_outlives_one_of_the_old_in_a_transaction(
+    world: ClassicWorld,
+) -> None:
+    world.commit({0: 5}, producer=PRODUCER)
+    world.topics.remove("t")
+    world.topics.add("t", 4)
+    world.commit({0: 1})
+    world.driver.run(lambda machine, operation: machine.topics_changed(operation, {"t"}))
+    assert world.offsets() == {0: 1}
+    world.driver.append_marker(PRODUCER[0], is_commit=True)
+    assert world.offsets() == {0: 1}
+
+
+def test_offsets_of_very_many_groups_go_with_their_topic_in_slices(world: ClassicWorld) -> None:
+    for number in range(300):
+        world.commit(dict.fromkeys(range(4), 1), group_id=f"group {number}")
+    before = len(world.driver.log)
+    world.topics.remove("t")
+    world.driver.run(lambda machine, operation: machine.topics_changed(operation, {"t"}))
+    assert 1000 <= len(world.driver.log) - before < 1200
+    world.driver.advance(1)
+    assert len(world.driver.log) - before == 1200
+    assert not world.driver.machine.offsets.groups()
+
+
 # Transactions
 
 

@@ -48,7 +48,7 @@ def _replay_epoch(
         group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
     elif _known(machine, key.group_id) is not None:
         del machine.groups[key.group_id]
-        if machine.offsets.of_group(key.group_id):
+        if machine.offsets.of_group(key.group_id) or machine.offsets.has_pending(key.group_id):
             machine.groups[key.group_id] = ClassicGroup(key.group_id)
 
 

@@ -18,7 +18,7 @@ from ottla.coordinator.consumer_settings import ConsumerSettings
 from ottla.coordinator.consumer_topics import note_changed_topics
 from ottla.coordinator.group import Client, Group
 from ottla.coordinator.group_settings import GroupSettings
-from ottla.coordinator.offset_removal import EXPIRY, expire, forget_topics, watch_age
+from ottla.coordinator.offset_removal import EXPIRY, FORGETTING, expire, forget_topics, watch_age
 from ottla.coordinator.offsets import Offsets
 from ottla.coordinator.operation import Operation, Reply
 from ottla.coordinator.topics_view import TopicsView
@@ -136,7 +136,7 @@ class GroupMachine:
     def topics_changed(self, operation: Operation, names: set[str]) -> None:
         """Topics have come, gone or got more partitions: what was committed for those that are gone goes, too."""
         note_changed_topics(self, names)
-        forget_topics(self, operation, names)
+        forget_topics(self, operation, *sorted(names))
 
     def loaded(self, operation: Operation) -> None:
         for group in self.groups.values():
@@ -195,6 +195,7 @@ _TIMERS: dict[str, Callable[..., None]] = {
     JOIN: _classic_timer(join_time_over),
     SYNC: _classic_timer(sync_time_over),
     EXPIRY: expire,
+    FORGETTING: forget_topics,
     **CONSUMER_TIMERS,
 }
 """What to do when a timer is due, by its kind."""

@@ -16,7 +16,9 @@ from ottla.wire.uuids import ZERO_UUID
 if TYPE_CHECKING:
     from ottla.coordinator.group_machine import GroupMachine
 
-EXPIRY = "offset expiry"  # the name of the timer
+# The kinds of its timers.
+EXPIRY = "offset expiry"
+FORGETTING = "offsets of topics that are gone"  # and the names of the topics
 REMOVED_AT_ONCE = 1000
 """How many records one operation writes at most where there may be very many."""
 
@@ -52,15 +54,22 @@ def delete_group(machine: GroupMachine, operation: Operation, group_id: str) -> 
     return ErrorCode.NONE
 
 
-def forget_topics(machine: GroupMachine, operation: Operation, names: set[str]) -> None:
+def forget_topics(machine: GroupMachine, operation: Operation, *names: str) -> None:
     """Of these topics, drop the offsets of those that are gone, or that others of the same name have replaced."""
-    topics = machine.topics.by_name
-    for group_id in machine.offsets.groups():
-        for partition, (value, _) in list(machine.offsets.of_group(group_id).items()):
-            if partition[0] in names:
-                topic = topics.get(partition[0])
-                if topic is None or value.topic_id not in (topic.topic_id, ZERO_UUID):
-                    _remove(machine, operation, group_id, partition)
+    wanted = set(names)
+    for group_id in list(machine.groups):
+        if len(operation.records) >= REMOVED_AT_ONCE:
+            operation.set_timer((FORGETTING, *names), 0)
+            return
+        for partition, (value, _) in machine.offsets.latest(group_id).items():
+            if partition[0] in wanted and _is_gone(machine, partition[0], value):
+                _remove(machine, operation, group_id, partition)
+
+
+def _is_gone(machine: GroupMachine, name: str, value: OffsetCommitValue) -> bool:
+    """Whether the topic that an offset was committed for is there no more."""
+    topic = machine.topics.by_name.get(name)
+    return topic is None or value.topic_id not in (topic.topic_id, ZERO_UUID)
 
 
 # Age
@@ -71,7 +80,7 @@ def watch_age(machine: GroupMachine, operation: Operation) -> None:
 
 
 def expire(machine: GroupMachine, operation: Operation) -> None:
-    """Drop what is too old, and groups that have neither members nor offsets any more."""
+    """Drop what is too old or of no use, and groups that have neither members nor offsets any more."""
     for group in list(machine.groups.values()):
         if len(operation.records) >= REMOVED_AT_ONCE:
             operation.set_timer((EXPIRY,), 0)  # and the rest after others had their turn
@@ -84,12 +93,13 @@ def expire(machine: GroupMachine, operation: Operation) -> None:
 
 def _expire_offsets(machine: GroupMachine, operation: Operation, group: Group) -> None:
     retention_ms = machine.settings().offsets_retention_ms
-    for partition, (value, _) in list(machine.offsets.of_group(group.group_id).items()):
-        if (
+    for partition, (value, _) in machine.offsets.latest(group.group_id).items():
+        is_old = (
             _is_expired(group, value, operation.now_ms, retention_ms)
             and not group.is_subscribed_to(partition[0])
             and not machine.offsets.is_pending(group.group_id, partition)
-        ):
+        )
+        if is_old or _is_gone(machine, partition[0], value):  # it may have gone while nobody was there to see it
             _remove(machine, operation, group.group_id, partition)
 
 

@@ -43,6 +43,16 @@ class Offsets:
         for producer_id in self._producers.get(group_id, ()):
             yield from self._pending[producer_id][group_id]
 
+    def latest(self, group_id: str) -> Mapping[PartitionKey, Committed]:
+        """What was last written for each partition, be it in a transaction that is still open."""
+        latest = dict(self.of_group(group_id))
+        for producer_id in self._producers.get(group_id, ()):
+            for partition, pending in self._pending[producer_id][group_id].items():
+                known = latest.get(partition)
+                if known is None or known.order < pending.order:
+                    latest[partition] = pending
+        return latest
+
     def has_pending(self, group_id: str) -> bool:
         return bool(self._producers.get(group_id))
 
