@@ -165,6 +165,43 @@ def test_names_that_do_not_exist_are_told(ottla: LocalBroker) -> None:
         ottla.faults.error("DescribeCluster", 6)
 
 
+def answered_of(broker: LocalBroker, count: int) -> int:
+    """How many of so many requests, each on a connection of its own, were answered."""
+    answered = 0
+    for _ in range(count):
+        with contextlib.closing(Connection((broker.host, broker.port))) as connection:
+            send(connection, one_record())
+            answered += isinstance(connection.receive(10), bytes)
+    return answered
+
+
+def test_a_bad_network_is_the_same_for_the_same_seed(ottla: LocalBroker) -> None:
+    told = []
+    for _ in range(2):
+        before = len(ottla.values("t"))
+        chance = ottla.faults.at_random(7, cut=0.2, lose_answer=0.2, delay=0.2, delay_seconds=0.001)
+        answered = answered_of(ottla, 50)
+        assert answered == 50 - chance.counts["cut"] - chance.counts["lose_answer"]
+        assert len(ottla.values("t")) - before == 50 - chance.counts["cut"]
+        assert chance.counts["delay"] > 0
+        told.append(chance.counts)
+    assert told[0] == told[1]
+    ottla.faults.clear()
+    assert answered_of(ottla, 5) == 5
+
+
+def test_what_a_test_asks_for_goes_before_chance(ottla: LocalBroker) -> None:
+    ottla.faults.at_random(7, cut=1.0)
+    ottla.faults.error("Produce", 6)
+    assert produced_code(ottla) == 6
+    assert answered_of(ottla, 3) == 0
+
+
+def test_chances_that_cannot_be_are_told(ottla: LocalBroker) -> None:
+    with pytest.raises(ValueError, match="together at most 1"):
+        ottla.faults.at_random(7, cut=0.7, delay=0.7)
+
+
 REFUSED = [
     (api, version)
     for api in served_apis()

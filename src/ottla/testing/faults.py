@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.dispatch import Dispatch
+from ottla.testing.chance import Chance, Odds
 from ottla.testing.refusals import can_be_refused, refusal
 from ottla.wire import apis
 from ottla.wire.apis import Api
@@ -86,6 +87,11 @@ class Faults:
 
     def __init__(self) -> None:
         self.waiting: tuple[Fault, ...] = ()
+        self.chance: Chance | None = None
+
+    @property
+    def are_none(self) -> bool:
+        return not self.waiting and self.chance is None
 
     def error(self, api: str, code: str | int, *, times: int = 1, **options: Any) -> Fault:
         """Answer with an error, by its name or number, and do nothing else."""
@@ -115,9 +121,18 @@ class Faults:
         """No fault at all: requests pass, and the test can wait for them and count them."""
         return self._add(_api(api), lambda dispatch, *request: dispatch.serve(*request), times, options)
 
+    def at_random(self, seed: int | str, **odds: float) -> Chance:
+        """From now on any request may be cut, lose its answer or be delayed: `cut=0.01, lose_answer=0.01, delay=0.05`.
+
+        Delays take up to `delay_seconds`. Faults that were made one by one go first.
+        """
+        self.chance = Chance(seed, Odds(**odds))
+        return self.chance
+
     def clear(self) -> None:
-        """Forget those that wait."""
+        """Forget those that wait, and leave nothing to chance."""
         self.waiting = ()
+        self.chance = None
 
     def _add(self, api: Api, effect: Effect, times: int, options: dict[str, Any]) -> Fault:
         return self._insert(api, effect, times, **options)
@@ -139,14 +154,29 @@ class FaultyDispatch(Dispatch):
         self._faults = faults
 
     def handle(self, connection: Connection, frame: memoryview) -> None:
-        if self._faults.waiting:
-            self.forget_short_ways()
-            found = self._find(frame)
-            if found is not None:
-                fault, header, request = found
-                fault.effect(self, connection, frame, header, request)
-                return
-        super().handle(connection, frame)
+        if self._faults.are_none:
+            super().handle(connection, frame)
+            return
+        self.forget_short_ways()
+        found = self._find(frame)
+        if found is not None:
+            fault, header, request = found
+            fault.effect(self, connection, frame, header, request)
+        else:
+            self._leave_to_chance(connection, frame)
+
+    def _leave_to_chance(self, connection: Connection, frame: memoryview) -> None:
+        chance = self._faults.chance
+        match None if chance is None else chance.draw():
+            case "cut":
+                self.cut(connection)
+            case "lose_answer":
+                self.lose_answer(connection, frame)
+            case "delay":
+                assert chance is not None
+                self.delay(chance.draw_delay_seconds(), connection, frame)
+            case _:
+                super().handle(connection, frame)
 
     def _find(self, frame: memoryview) -> tuple[Fault, RequestHeader, Request] | None:
         waiting = self._faults.waiting
@@ -168,7 +198,7 @@ class FaultyDispatch(Dispatch):
 
     # What can happen
 
-    def serve(self, connection: Connection, frame: memoryview, _header: RequestHeader, _request: Request) -> None:
+    def serve(self, connection: Connection, frame: memoryview, *_: object) -> None:
         super().handle(connection, frame)
 
     def refuse(
@@ -194,9 +224,7 @@ class FaultyDispatch(Dispatch):
             topic.error_code, topic.partitions = code, []
         context.reply(answer)
 
-    def delay(
-        self, seconds: float, connection: Connection, frame: memoryview, _header: RequestHeader, _request: Request
-    ) -> None:
+    def delay(self, seconds: float, connection: Connection, frame: memoryview, *_: object) -> None:
         kept = memoryview(bytearray(frame))
         connection.hold()
         self._broker.loop.call_later(seconds, lambda: self._handle_late(connection, kept))
@@ -206,13 +234,13 @@ class FaultyDispatch(Dispatch):
             super().handle(connection, frame)
             connection.release()
 
-    def silence(self, connection: Connection, _frame: memoryview, _header: RequestHeader, _request: Request) -> None:
+    def silence(self, connection: Connection, *_: object) -> None:
         connection.expect_answer()
 
-    def cut(self, connection: Connection, _frame: memoryview, _header: RequestHeader, _request: Request) -> None:
+    def cut(self, connection: Connection, *_: object) -> None:
         connection.close("a fault was injected")
 
-    def lose_answer(self, connection: Connection, frame: memoryview, _header: RequestHeader, _request: Request) -> None:
+    def lose_answer(self, connection: Connection, frame: memoryview, *_: object) -> None:
         super().handle(connection, frame)
         connection.close("a fault was injected")
 
