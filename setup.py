@@ -1,17 +1,20 @@
-"""Builds the one compiled module. Everything else is in pyproject.toml.
+"""Builds the two compiled modules. Everything else is in pyproject.toml.
 
-The record codec is ordinary Python that Cython also compiles. The extension is optional: where there is no
-C compiler the build goes on without it, and the same file runs as it is.
+The record codec and the hash of keys are ordinary Python that Cython also compiles. The extensions are optional: where
+there is no C compiler the build goes on without them, and the same files run as they are.
 """
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 extensions = cythonize(
-    [Extension("ottla.records.codec", ["src/ottla/records/codec.py"], extra_compile_args=["-O3"])],
+    [
+        Extension(f"ottla.records.{module}", [f"src/ottla/records/{module}.py"], extra_compile_args=["-O3"])
+        for module in ("codec", "key_hash")
+    ],
     build_dir="build",
     language_level=3,
-    compiler_directives={"annotation_typing": False},  # the C types are in codec.pxd, and only there
+    compiler_directives={"annotation_typing": False},  # the C types are in the .pxd files, and only there
 )
 for extension in extensions:
     extension.optional = True  # cythonize makes new extensions and does not keep this

@@ -2,48 +2,15 @@
 
 import itertools
 import threading
-import warnings
 from collections import Counter
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ottla.client.chunk import Chunk
 from ottla.client.errors import InvalidRecord, ServerError
 from ottla.client.metadata import Partition, Topic
-from ottla.client.routing import NewRecord, Router, murmur2, partition_of_key
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python's, as it loads its schemas
-    from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
-
-
-# Answers of org.apache.kafka.common.utils.Utils.murmur2, which are signed.
-@pytest.mark.parametrize(
-    ("key", "hashed"),
-    [
-        (b"", 275646681),
-        (b"21", -973932308),
-        (b"abc", 479470107),
-        (b"foobar", -790332482),
-        (b"a-little-bit-long-string", -985981536),
-        (b"a-little-bit-longer-string", -1486304829),
-        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
-    ],
-)
-def test_the_hash_is_kafkas(key: bytes, hashed: int) -> None:
-    assert murmur2(key) == hashed & 0xFFFF_FFFF
-
-
-@given(st.binary())
-def test_the_hash_is_that_of_another_client(key: bytes) -> None:
-    assert murmur2(key) == murmur2_of_kafka_python(key) & 0xFFFF_FFFF
-
-
-@given(st.binary(), st.integers(1, 1000))
-def test_a_partition_is_one_that_there_is(key: bytes, partition_count: int) -> None:
-    assert 0 <= partition_of_key(key, partition_count) < partition_count
+from ottla.client.routing import NewRecord, Router
+from ottla.records.key_hash import partitions_of_keys
 
 
 def topic(*leaders: int) -> Topic:
@@ -71,8 +38,8 @@ def test_the_partition_that_is_given_comes_first_then_the_key() -> None:
     router = Router()
     records = [NewRecord(b"", key=b"21", partition=2), NewRecord(b"", key=b"21"), NewRecord(b"")]
     partitions = route(router, topic(1, 1, 1), *records)
-    assert partitions[:2] == [2, partition_of_key(b"21", 3)]
-    assert route(router, topic(-1, -1, -1), NewRecord(b"", key=b"21")) == [partition_of_key(b"21", 3)]
+    assert partitions[:2] == [2, partitions_of_keys([b"21"], 3)[0]]
+    assert route(router, topic(-1, -1, -1), NewRecord(b"", key=b"21")) == [partitions_of_keys([b"21"], 3)[0]]
 
 
 @pytest.mark.parametrize("partition", [-1, 3])

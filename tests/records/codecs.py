@@ -12,9 +12,9 @@ import ottla.records.memory
 from ottla.records import codec as installed
 
 
-def load_plain() -> ModuleType:
-    source = Path(ottla.records.memory.__file__).with_name("codec.py")
-    spec = importlib.util.spec_from_file_location("plain_codec", source)
+def load_plain(name: str) -> ModuleType:
+    source = Path(ottla.records.memory.__file__).with_name(f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"plain_{name}", source)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -22,7 +22,7 @@ def load_plain() -> ModuleType:
     return module
 
 
-PLAIN = load_plain()
+PLAIN = load_plain("codec")
 COMPILED: ModuleType | None = installed if installed.COMPILED else None
 
 needs_compiled = pytest.mark.skipif(COMPILED is None, reason="the codec is not compiled here: no C compiler at install")

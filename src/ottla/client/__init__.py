@@ -50,7 +50,7 @@ from ottla.client.message import Message
 from ottla.client.metadata import Partition, Topic
 from ottla.client.offsets import EARLIEST, LATEST, AtTime, Isolation, Position
 from ottla.client.portion import Fetched
-from ottla.client.routing import NewRecord, murmur2
+from ottla.client.routing import NewRecord
 from ottla.client.sent import Sent
 
 __all__ = [
@@ -109,5 +109,4 @@ __all__ = [
     "TransactionAborted",
     "UnknownTopicOrPartition",
     "UnsupportedByBroker",
-    "murmur2",
 ]

@@ -11,13 +11,8 @@ from typing import NamedTuple
 from ottla.client.chunk import Chunk, Indexes
 from ottla.client.errors import InvalidRecord, ServerError
 from ottla.client.metadata import Topic
+from ottla.records.key_hash import NO_KEY, partitions_of_keys
 from ottla.wire.errors import ErrorCode
-
-_SEED = 0x9747B28C
-_MULTIPLIER = 0x5BD1E995
-_SHIFT = 24
-_UINT32 = 0xFFFF_FFFF
-_MOST_HASHES = 10_000  # of keys that come again and again
 
 
 class NewRecord(NamedTuple):
@@ -28,26 +23,6 @@ class NewRecord(NamedTuple):
     headers: Sequence[tuple[str, bytes | None]] = ()
     partition: int | None = None
     timestamp_ms: int | None = None
-
-
-def murmur2(data: bytes) -> int:
-    """Kafka's hash of keys: 32 bits, unsigned."""
-    size = len(data)
-    hashed = _SEED ^ size
-    whole = size & ~3
-    for position in range(0, whole, 4):
-        word = int.from_bytes(data[position : position + 4], "little") * _MULTIPLIER & _UINT32
-        word = (word ^ word >> _SHIFT) * _MULTIPLIER & _UINT32
-        hashed = hashed * _MULTIPLIER & _UINT32 ^ word
-    if whole < size:
-        hashed = (hashed ^ int.from_bytes(data[whole:], "little")) * _MULTIPLIER & _UINT32
-    hashed = (hashed ^ hashed >> 13) * _MULTIPLIER & _UINT32
-    return hashed ^ hashed >> 15
-
-
-def partition_of_key(key: bytes, partition_count: int) -> int:
-    """Where Kafka's own producers write a key, so that all writers agree."""
-    return (murmur2(key) & 0x7FFF_FFFF) % partition_count
 
 
 class _Turns:
@@ -81,7 +56,6 @@ class Router:
         self._random = random.Random(seed)
         self._sticky_bytes = sticky_bytes
         self._turns: dict[str, _Turns] = {}
-        self._hashes: dict[bytes, int] = {}
 
     def spread(self, topic: Topic, chunk: Chunk) -> dict[int, Indexes]:
         """The numbers of the records by partition. InvalidRecord, and nothing is changed, if one has none."""
@@ -91,15 +65,13 @@ class Router:
             return self._spread_evenly(topic, chunk)
         found: defaultdict[int, list[int]] = defaultdict(list)
         count = len(topic.partitions)
-        keys = chunk.keys or repeat(None)
-        partitions = chunk.partitions or repeat(None)
+        keyed = partitions_of_keys(chunk.keys, count) if chunk.keys is not None else repeat(NO_KEY)
         turns = self._turns_of(topic)
-        for index, (partition, key) in enumerate(zip(partitions, keys, strict=False)):
+        for index, (given, of_key) in enumerate(zip(chunk.partitions or repeat(None), keyed, strict=False)):
             if index == chunk.count:
                 break
-            if partition is None:
-                partition = turns.next() if key is None else (self._hash(key) & 0x7FFF_FFFF) % count
-            found[partition].append(index)
+            partition = of_key if given is None else given
+            found[turns.next() if partition == NO_KEY else partition].append(index)
         return dict(found)
 
     def _spread_evenly(self, topic: Topic, chunk: Chunk) -> dict[int, Indexes]:
@@ -128,14 +100,6 @@ class Router:
             first = self._random.randrange(len(topic.partitions) or 1) if turns is None else turns.turn
             turns = self._turns[topic.name] = _Turns(topic, first)
         return turns
-
-    def _hash(self, key: bytes) -> int:
-        found = self._hashes.get(key)
-        if found is None:
-            if len(self._hashes) >= _MOST_HASHES:
-                self._hashes.clear()
-            found = self._hashes[key] = murmur2(key)
-        return found
 
     def _check_partitions(self, topic: Topic, partitions: list[int | None]) -> None:
         count = len(topic.partitions)
