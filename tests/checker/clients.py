@@ -40,8 +40,8 @@ WORKERS = "workers"
 CALL_S = 10.0
 OFFSETS_S = 3.0
 POLL_S = 0.2
-MOST_AT_ONCE = 20
-PAUSE_S = 0.003
+MOST_AT_ONCE = 100
+PAUSE_S = 0.005
 QUIET: dict[str, Any] = {"log_level": 0}
 
 
@@ -247,10 +247,12 @@ def follow(context: Context) -> None:
         context.history.add(Positioned, place=place, offset=0)
     consumer.assign([TopicPartition(*place, 0) for place in places])
     while context.is_wanted():
+        polled: dict[Place, list[tuple[int, str]]] = {}
         for message in consumer.consume(MOST_AT_ONCE, POLL_S):
             if message.error() is None:
-                record = _offset(message), _value(message)
-                note_poll(context.history, _place(message), Isolation.UNCOMMITTED, [record])
+                polled.setdefault(_place(message), []).append((_offset(message), _value(message)))
+        for place, records in polled.items():
+            note_poll(context.history, place, Isolation.UNCOMMITTED, records)
 
 
 ROLES: dict[str, Callable[[Context], None]] = {

@@ -32,6 +32,8 @@ CALL_S = 20.0
 SETTLE_S = 60.0
 PAUSE_S = (0.2, 1.5)
 """Between two kills, at least and at most."""
+BROKER_LIFE_S = (1.0, 7.0)
+"""It takes clients up to three seconds to find a broker again; most lives should be of use."""
 
 
 class Report(NamedTuple):
@@ -128,18 +130,23 @@ class Run:
 
     def _disturb(self, seconds: float) -> None:
         end = time.monotonic() + seconds
+        kill_broker_at = self._broker_dies_at()
         while (left := end - time.monotonic()) > 0:
             time.sleep(min(left, self._random.uniform(*PAUSE_S)))
-            if self._random.random() < 0.3:
+            if time.monotonic() >= kill_broker_at:
                 self._broker.kill()
                 time.sleep(self._random.uniform(0, 0.3))
                 self._start_broker()
                 self._kill_counts["broker"] += 1
+                kill_broker_at = self._broker_dies_at()
             else:
                 victim = self._random.choice(self._clients)
                 victim.kill()
                 self._kill_counts[victim.role] += 1
             self._keep_alive(self._clients)
+
+    def _broker_dies_at(self) -> float:
+        return time.monotonic() + self._random.uniform(*BROKER_LIFE_S)
 
     def _start_broker(self) -> None:
         began = time.monotonic()
@@ -158,12 +165,7 @@ class Run:
         for client in writers:
             client.stop()
         self._end_transactions("transactor")
-        deadline = time.monotonic() + SETTLE_S
-        while not self._is_worked_off():
-            if time.monotonic() > deadline:
-                raise TimeoutError("the workers do not come to the end of their input")
-            self._keep_alive(others)
-            time.sleep(0.2)
+        self._wait_for_workers(others)
         for client in others:
             client.stop()
         self._end_transactions("worker")
@@ -176,16 +178,37 @@ class Run:
                 producer = Producer({**options, "transactional.id": transactional_id_of(client.name)})
                 producer.init_transactions(CALL_S)
 
-    def _is_worked_off(self) -> bool:
-        """Where the last records are, only markers may follow: the group is at the end, or nothing is left to give."""
+    def _wait_for_workers(self, alive: Sequence[Client]) -> None:
+        """Until nothing is left for them; it may take as long as they get on."""
+        known: dict[Place, int] = {}
+        deadline = time.monotonic() + SETTLE_S
+        while True:
+            self._keep_alive(alive)
+            time.sleep(0.3)
+            offsets = self._group_offsets()
+            if offsets != known:
+                known, deadline = offsets, time.monotonic() + SETTLE_S
+            elif offsets and not self._is_anything_behind(offsets):
+                return
+            if time.monotonic() > deadline:
+                raise TimeoutError("the workers do not get on")
+
+    def _group_offsets(self) -> dict[Place, int]:
         consumer = self._consumer(WORKERS, Isolation.COMMITTED)
-        places = [place for place in PLACES if place.topic == INPUT]
         try:
-            committed = consumer.committed([TopicPartition(*place) for place in places], CALL_S)
-            starts = {Place(at.topic, at.partition): max(at.offset, 0) for at in committed}
-            return not any(_records_from(consumer, place, start) for place, start in starts.items())
+            places = [TopicPartition(place.topic, place.partition) for place in PLACES if place.topic == INPUT]
+            committed = consumer.committed(places, CALL_S)
+            return {Place(at.topic, at.partition): max(at.offset, 0) for at in committed}
         except KafkaException:
-            return False
+            return {}
+        finally:
+            consumer.close()
+
+    def _is_anything_behind(self, offsets: dict[Place, int]) -> bool:
+        """Markers do not count: no reader is given them."""
+        consumer = self._consumer("unused", Isolation.COMMITTED)
+        try:
+            return any(_records_from(consumer, place, offset) for place, offset in offsets.items())
         finally:
             consumer.close()
 
