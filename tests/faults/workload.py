@@ -94,6 +94,8 @@ class Workload:
         self._close()
         self.open()
         self._append_data(PLAIN, epoch=4)
+        self._flush_resumably(PLAIN)
+        self._append_data(PLAIN, epoch=4)
         self._flush(PLAIN)
 
     def open(self) -> None:
@@ -127,8 +129,10 @@ class Workload:
         history.begin_truncation(offset)
         log.truncate_to(offset, self.now_ms)
         history.end_truncation()
-        for _ in range(3):
+        for _ in range(2):
             self._append_data(PLAIN, epoch=3)
+            self._flush_resumably(PLAIN)
+        self._append_data(PLAIN, epoch=3)
         self._flush(PLAIN)
 
     def _retain_plain(self) -> None:
@@ -210,6 +214,16 @@ class Workload:
         log = self.log(name)
         log.flush(self.now_ms)
         self.histories[name].acknowledged = log.end_offset
+
+    def _flush_resumably(self, name: str) -> None:
+        """As the housekeeping does when much was written."""
+        log = self.log(name)
+        flush = log.begin_resumable_flush()
+        assert flush is not None
+        flush.run()
+        log.end_flush(flush, self.now_ms)
+        self.histories[name].acknowledged = log.end_offset
+        self._manager.write_checkpoint(RECOVERY_POINTS)
 
     # What must be true
 

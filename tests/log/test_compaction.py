@@ -15,6 +15,7 @@ from ottla.log.files import DiskFiles
 from ottla.log.housekeeping import run_here
 from ottla.log.log import Log
 from ottla.log.recovery import open_log
+from ottla.log.replay import rebuild_producers
 from ottla.log.topic_config import TopicConfig
 from ottla.records.batch import read_header, whole_batches
 from ottla.records.build import ControlMarker, build_batch, build_marker
@@ -234,7 +235,7 @@ def test_the_last_batch_of_a_producer_keeps_its_header_so_that_duplicates_are_kn
     headers = [header for _, header in log.segments[0].batches()]
     assert [(header.base_offset, header.count) for header in headers] == [(0, 0), (1, 1)]
     log.snapshots.remove(lambda _: True)
-    log.rebuild_producers()
+    rebuild_producers(log)
     assert log.producers.by_id[7].last_sequence == 0
 
 

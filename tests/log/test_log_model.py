@@ -178,6 +178,21 @@ class LogMachine(RuleBasedStateMachine):
         if is_saved:
             self.save_recovery_point()
 
+    @rule(is_saved=st.booleans(), is_killed=st.booleans())
+    def flush_so_that_recovery_can_begin_there(self, is_saved: bool, is_killed: bool) -> None:
+        flush = self.log.begin_resumable_flush()
+        if flush is None:
+            return
+        if is_killed:
+            self.kill_and_open()
+            return
+        flush.run()
+        self.log.end_flush(flush, self.now_ms)
+        self.flushed = self.end_offset
+        assert self.log.recovery_point == self.end_offset
+        if is_saved:
+            self.save_recovery_point()
+
     @rule(part=PARTS)
     def advance_high_watermark(self, part: float) -> None:
         self.high_watermark += round((self.end_offset - self.high_watermark) * part)

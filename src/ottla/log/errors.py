@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
 
 class LogError(Exception):
     """An operation was refused and changed nothing. `code` is Kafka's error number for it."""
@@ -49,3 +53,26 @@ class CorruptLog(LogError):
     """Bytes on disk that are not what was written."""
 
     code = 2
+
+
+class Stoppable(Protocol):
+    def stopped(self, error: OSError) -> StorageFailed: ...
+
+
+_Stoppable = TypeVar("_Stoppable", bound=Stoppable)
+_Arguments = ParamSpec("_Arguments")
+
+
+def stops_at_errors(
+    method: Callable[Concatenate[_Stoppable, _Arguments], None],
+) -> Callable[Concatenate[_Stoppable, _Arguments], None]:
+    """For what changes several files of a log: an error half way stops it, and opening it again puts it in order."""
+
+    @functools.wraps(method)
+    def stopping(log: _Stoppable, /, *arguments: _Arguments.args, **options: _Arguments.kwargs) -> None:
+        try:
+            method(log, *arguments, **options)
+        except OSError as error:
+            raise log.stopped(error) from error
+
+    return stopping

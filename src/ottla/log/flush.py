@@ -23,6 +23,7 @@ class Flush:
     paths: list[str]  # of indexes of sealed segments: recovery will not make those again
     folders: list[str]  # in which names were made, changed or removed since the last flush
     truncations: int  # of the log; a flush from before one says nothing about what came after
+    snapshot: tuple[str, bytes] | None = None  # of the producers, written when all of that is on the disk
 
     def run(self, without: Collection[str] = ()) -> None:
         """Return when all of it is on the disk, but for the folders in `without`; OSError if that cannot be known."""
@@ -33,6 +34,9 @@ class Flush:
         for folder in self.folders:
             if folder not in without:
                 self.files.sync_folder(folder)
+        if self.snapshot is not None:
+            path, data = self.snapshot
+            self.files.replace(path, data, durable=False)
 
 
 def run_together(flushes: Sequence[Flush]) -> dict[int, OSError]:

@@ -14,6 +14,7 @@ from ottla.log.checkpoint import CLEANER_OFFSETS, RECOVERY_POINTS, TopicPartitio
 from ottla.log.compaction import MAP_ENTRIES, Cleanable, Compaction, Job, cleanable
 from ottla.log.errors import CorruptLog, StorageFailed
 from ottla.log.files import remove_all
+from ottla.log.flush import Flush
 from ottla.log.log import Log
 from ottla.log.manager import CHECKPOINTS, LogManager
 from ottla.log.retention import apply_retention
@@ -78,16 +79,22 @@ class Housekeeping:
                 yield partition, log
 
     def flush(self) -> Slices:
-        """Flush sealed segments, so that little is scanned after a crash, and what flush.messages and flush.ms ask."""
+        """Flush what flush.messages and flush.ms ask, and so much that little is scanned after a crash."""
+        has_moved_far = False
         for number, (_, log) in enumerate(self._logs()):
-            if log.recovery_point < log.active.base_offset or log.flush_is_due(self.clock_ms()):
-                yield from self._flush(log)
+            if log.resume_is_due or log.recovery_point < log.active.base_offset:
+                yield from self._flush(log, log.begin_resumable_flush if log.resume_is_due else log.begin_flush)
+                has_moved_far = True
+            elif log.flush_is_due(self.clock_ms()):
+                yield from self._flush(log, log.begin_flush)
             elif number % LOGS_A_SLICE == LOGS_A_SLICE - 1:
                 yield None
+        if has_moved_far:
+            yield self._checkpoint(RECOVERY_POINTS)
 
-    def _flush(self, log: Log) -> Slices:
+    def _flush(self, log: Log, begin: Callable[[], Flush | None]) -> Slices:
         try:
-            flush = log.begin_flush()
+            flush = begin()
         except StorageFailed:
             return  # the disk is full: the next time will do
         if flush is None:

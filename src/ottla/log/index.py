@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import struct
 from bisect import bisect_left
+from itertools import pairwise
 
 from ottla.log.files import Buffer, Files
 
@@ -104,6 +105,13 @@ class Index:
                 high = middle
         return high
 
+    def is_rising(self) -> bool:
+        """Whether the entries in the file are in order, as those that were lost are not."""
+        if not self._in_file:
+            return True
+        entries = self.entry.iter_unpack(memoryview(self._mapped())[: self._in_file * self.entry.size])
+        return all(entry < following for entry, following in pairwise(entries))
+
     def keep_first(self, count: int) -> None:
         """Forget all entries but the first `count`."""
         if count >= len(self):
@@ -136,6 +144,18 @@ class OffsetIndex(Index):
 
     def append(self, last_offset: int, position: int) -> None:
         self._add(last_offset - self.base_offset, position)
+
+    def truncate_to_offset(self, offset: int) -> None:
+        """Forget the entries of batches that end at or behind `offset`."""
+        self.keep_first(self._search(offset - 1 - self.base_offset))
+
+    def last_before(self, offset: int) -> tuple[int, int] | None:
+        """The last entry of a batch that ends before `offset`: where it ends, and its position."""
+        found = self._search(offset - 1 - self.base_offset)
+        if not found:
+            return None
+        relative_offset, position = self.raw_entry(found - 1)
+        return self.base_offset + relative_offset, position
 
     def position_before(self, offset: int) -> int:
         """A position from which reading forward meets the batch that holds `offset`."""
@@ -173,5 +193,16 @@ class TimeIndex(Index):
         return self.base_offset + self.raw_entry(found - 1)[1] if found else self.base_offset
 
     def truncate_to_offset(self, offset: int) -> None:
+        self.keep_first(self._count_before(offset))
+
+    def last_before(self, offset: int) -> tuple[int, int] | None:
+        """The last entry of a batch that ends before `offset`: its timestamp, and where it ends."""
+        found = self._count_before(offset)
+        if not found:
+            return None
+        timestamp, relative_offset = self.raw_entry(found - 1)
+        return timestamp, self.base_offset + relative_offset
+
+    def _count_before(self, offset: int) -> int:
         relative = offset - self.base_offset
-        self.keep_first(bisect_left(range(len(self)), relative, key=lambda n: self.raw_entry(n)[1]))
+        return bisect_left(range(len(self)), relative, key=lambda n: self.raw_entry(n)[1])

@@ -10,44 +10,30 @@ index, has no file but that one and the id of its topic: whoever opens it reads 
 from __future__ import annotations
 
 import errno
-import functools
-from collections.abc import Callable, Sequence
-from typing import Concatenate, NamedTuple, ParamSpec
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import NamedTuple
 
 from ottla.log.aborted import AbortedTransaction
 from ottla.log.checkpoint import PARTITION_METADATA, format_partition_metadata
 from ottla.log.epochs import LeaderEpochs
-from ottla.log.errors import OffsetOutOfRange, StaleLeaderEpoch, StorageFailed
+from ottla.log.errors import OffsetOutOfRange, StaleLeaderEpoch, StorageFailed, stops_at_errors
 from ottla.log.files import Buffer, FileRange, Files
 from ottla.log.flush import Flush
 from ottla.log.producers import CompletedTransaction, Origin, Producers
+from ottla.log.replay import rebuild_producers
 from ottla.log.replicated import checked_batches
-from ottla.log.rolling import NEVER, Rolling
+from ottla.log.rolling import Rolling
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
-from ottla.log.snapshot import Snapshots
+from ottla.log.snapshot import Snapshots, pack_snapshot
 from ottla.log.topic_config import TopicConfig
 from ottla.records.batch import CONTROL, BatchHeader, stamp_offset_and_epoch
 from ottla.records.build import ControlMarker, read_marker
 from ottla.records.validate import ProduceSettings
 
+RESUME_BYTES = 64 << 20
 _PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE}  # a full disk, too many open files
-_Arguments = ParamSpec("_Arguments")
-
-
-def _stops_at_errors(
-    method: Callable[Concatenate[Log, _Arguments], None],
-) -> Callable[Concatenate[Log, _Arguments], None]:
-    """For what changes several files: an error half way stops the log, and opening it again puts it in order."""
-
-    @functools.wraps(method)
-    def stopping(log: Log, /, *arguments: _Arguments.args, **options: _Arguments.kwargs) -> None:
-        try:
-            method(log, *arguments, **options)
-        except OSError as error:
-            raise log.stopped(error) from error
-
-    return stopping
 
 
 class Appended(NamedTuple):
@@ -91,6 +77,7 @@ class Log:
         self.before_truncation: Callable[[int], None] = lambda _recovery_point: None
         self.snapshots = snapshots
         self._is_name_synced = False  # the first flush also makes sure of the name of the folder
+        self._resume_position = 0  # in the active segment: recovery need not read what lies before
         self._clean_end: int | None = None  # where the log ended when all its files were on the disk and in order
         self._truncations = 0
         self._flushed_ms = self.active.created_ms
@@ -227,14 +214,20 @@ class Log:
 
     def _make_folder(self) -> None:
         """The first record comes. What fails half way is done again with the next."""
-        try:
+        with self._refusing():
             self.files.make_folder(self.folder)
             if self.topic_id is not None:
                 path = f"{self.folder}/{PARTITION_METADATA}"
                 self.files.write_at(path, 0, format_partition_metadata(self.topic_id))
+        self.has_folder = True
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """For what may be tried again: an error refuses what was asked for, and the log goes on."""
+        try:
+            yield
         except OSError as error:
             raise StorageFailed(f"{self.folder}: {error}") from error
-        self.has_folder = True
 
     def _checked_marker(self, batch: Buffer, header: BatchHeader, transaction_version: int) -> ControlMarker:
         marker = read_marker(batch)
@@ -249,10 +242,8 @@ class Log:
         self._assign_epoch(leader_epoch, self.end_offset)
 
     def _assign_epoch(self, epoch: int, start_offset: int) -> None:
-        try:
+        with self._refusing():
             self.epochs.assign(epoch, start_offset)
-        except OSError as error:
-            raise StorageFailed(f"{self.folder}: {error}") from error
 
     def _note_producer(self, header: BatchHeader, base_offset: int, marker: ControlMarker | None) -> None:
         if marker is None:
@@ -289,13 +280,14 @@ class Log:
         """Seal the active segment and start the next one at the end of the log."""
         if self.active.size_bytes == 0:
             return
-        try:
+        with self._refusing():
             self.active.write_indexes()
-            self.snapshots.take(self.end_offset, self.producers)
             self.epochs.save()
+            self.snapshots.prepare(self.producers)
             self.segments.create(self.end_offset, now_ms, self.config.index_interval_bytes)
-        except OSError as error:
-            raise StorageFailed(f"{self.folder}: {error}") from error
+        with suppress(OSError):  # without it more is read after a crash; and with it there is the segment, too
+            self.snapshots.complete(self.end_offset)
+        self._resume_position = 0
         self._rolling.begin()
 
     # Reading
@@ -309,28 +301,11 @@ class Log:
             raise OffsetOutOfRange(f"offset {offset} is not within {self.log_start_offset} and {self.end_offset}")
         if offset >= bound:
             return None
-        segments = self.segments
-        for number in range(segments.number_for(offset), len(segments)):
-            segment = segments[number]
-            following = segments[number + 1].base_offset if number + 1 < len(segments) else self.end_offset
-            end_position = segment.size_bytes if bound >= following else segment.position_of(bound)
-            found = segment.read(offset, max_bytes, end_position, whole_batch=whole_batch)
-            if found is not None:
-                return found
-            if bound <= following:
-                return None
-        return None
+        return self.segments.read(offset, max_bytes, bound, self.end_offset, whole_batch=whole_batch)
 
     def aborted_transactions(self, offset: int, bound: int) -> list[AbortedTransaction]:
         """The aborted transactions with records from `offset` on and below `bound`."""
-        found = []
-        for segment in self.segments.starting_at(offset):
-            for entry in segment.aborted.entries:
-                if entry.last_offset >= offset and entry.first_offset < bound:
-                    found.append(entry)
-                if entry.last_stable_offset >= bound:
-                    return found
-        return found
+        return self.segments.aborted_transactions(offset, bound)
 
     # Flushing
 
@@ -341,6 +316,26 @@ class Log:
             unflushed >= self.config.flush_messages or now_ms - self._flushed_ms >= self.config.flush_ms
         )
 
+    @property
+    def resume_is_due(self) -> bool:
+        """Whether so much was appended that recovery should get a place to begin with nearer to the end."""
+        return self.active.size_bytes - self._resume_position >= RESUME_BYTES
+
+    def begin_resumable_flush(self) -> Flush | None:
+        """As `begin_flush`, and after a crash only what comes from now on will be read."""
+        if self.is_young:
+            return self.begin_flush()
+        with self._refusing():
+            self.active.write_indexes()
+            self.epochs.save()
+        self.segments.names_changed = True
+        flush = self.begin_flush()
+        if flush is not None:
+            flush.paths += self.active.index_paths()
+            flush.snapshot = self.snapshots.path(self.end_offset), pack_snapshot(self.producers)
+            self._resume_position = self.active.size_bytes
+        return flush
+
     def begin_flush(self) -> Flush | None:
         """The work of bringing all that was appended so far to the disk; None if it is there."""
         if self.failure is not None:
@@ -348,7 +343,9 @@ class Log:
         has_names_to_sync = self.segments.names_changed and not self.is_empty
         if self.recovery_point >= self.end_offset and not (has_names_to_sync or self.epochs.unsynced):
             return None
-        self._save_epochs()
+        if not self.is_young:  # or what is not read again would hide the epochs that began in it
+            with self._refusing():
+                self.epochs.save()
         # One that ends at the recovery point may have been sealed, and its indexes written, after the last flush.
         unflushed = list(self.segments.starting_at(self.recovery_point - 1))
         paths = [path for segment in unflushed[:-1] for path in segment.index_paths()]
@@ -362,21 +359,18 @@ class Log:
         open_files = [segment.file for segment in unflushed]
         return Flush(self.files, self.end_offset, open_files, paths, folders, self._truncations)
 
-    def _save_epochs(self) -> None:
-        """What is known to be on the disk is not read again, so that the epochs in it must be written down."""
-        if not self.is_young:
-            try:
-                self.epochs.save()
-            except OSError as error:
-                raise StorageFailed(f"{self.folder}: {error}") from error
-
     def end_flush(self, flush: Flush, now_ms: int, error: OSError | None = None) -> None:
         """Take note of how a flush ended. One that failed is never tried again: the pages may be gone."""
         if error is not None:
             raise self.stopped(error) from error
         self._flushed_ms = now_ms
-        if flush.truncations == self._truncations:
+        is_of_now = flush.truncations == self._truncations
+        if is_of_now:
             self.recovery_point = max(self.recovery_point, flush.up_to_offset)
+        if flush.snapshot is not None and is_of_now:
+            self.snapshots.note_resumable(flush.up_to_offset, {segment.base_offset for segment in self.segments})
+        elif flush.snapshot is not None:
+            self.files.remove(flush.snapshot[0])
 
     def flush(self, now_ms: int) -> None:
         """Begin, run and end a flush here and now."""
@@ -398,7 +392,7 @@ class Log:
 
     # Truncating and removing
 
-    @_stops_at_errors
+    @stops_at_errors
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Drop all records from `offset` on, with the whole batch that holds it."""
         if offset >= self.end_offset:
@@ -413,9 +407,9 @@ class Log:
             self.segments.remove_last()
         self.active.cut(self.active.position_of(end_offset), end_offset)
         self._ended_at(end_offset)
-        self.rebuild_producers()
+        rebuild_producers(self)
 
-    @_stops_at_errors
+    @stops_at_errors
     def truncate_fully(self, offset: int, now_ms: int) -> None:
         """Drop everything and go on at `offset`."""
         if not self.has_folder:
@@ -441,13 +435,15 @@ class Log:
             self.before_truncation(offset)
 
     def _ended_at(self, end_offset: int) -> None:
-        self.snapshots.remove(lambda taken: taken > end_offset)
+        # One of the end may have been taken when a segment began there, which is no place for recovery to begin at.
+        self.snapshots.remove(lambda taken: taken >= max(end_offset, self.active.base_offset + 1))
         self.epochs.truncate_from_end(end_offset)
         self.files.sync_folder(self.folder)
         self.end_offset = end_offset
         self.log_start_offset = min(self.log_start_offset, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
         self.recovery_point = min(self.recovery_point, end_offset)
+        self._resume_position = 0
         self._rolling.begin()
 
     def advance_log_start(self, offset: int) -> None:
@@ -459,7 +455,7 @@ class Log:
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
 
-    @_stops_at_errors
+    @stops_at_errors
     def remove_first(self, count: int, now_ms: int) -> None:
         """Remove the oldest segments; their files go after `file.delete.delay.ms`, for readers' sake."""
         if count == len(self.segments):
@@ -472,40 +468,12 @@ class Log:
         self.snapshots.remove(lambda taken: taken < start)
         self.segments.remove_first(count, now_ms + self.config.file_delete_delay_ms)
 
-    @_stops_at_errors
+    @stops_at_errors
     def replace_segments(self, old: list[Segment], new: list[Segment], now_ms: int) -> None:
         """Put compacted segments (complete and synced, with the swap suffix) in the place of their sources."""
         gone = {segment.base_offset for segment in old} - {segment.base_offset for segment in new}
         self.snapshots.remove(lambda taken: taken in gone)
         self.segments.replace(old, new, now_ms + self.config.file_delete_delay_ms)
-
-    # Finding the producers again
-
-    def rebuild_producers(self, up_to_segment: int = NEVER) -> None:
-        """Find the producers from the newest snapshot and the batches behind it.
-
-        Segments from the base offset `up_to_segment` on are left to the caller.
-        """
-        self.producers.clear()
-        start = self.snapshots.restore(self.producers)
-        start = self.log_start_offset if start is None else start
-        for segment in self.segments.starting_at(start):
-            if segment.base_offset >= up_to_segment:
-                break
-            for position, header in segment.batches(segment.position_of(start)):
-                self.replay(segment, position, header)
-        self.producers.replicated(self.high_watermark)
-
-    def replay(self, segment: Segment, position: int, header: BatchHeader) -> CompletedTransaction | None:
-        """Let the producers know of a batch that is in the log; the transaction it ends, if it ends one."""
-        if header.producer_id < 0 or header.producer_epoch < 0:
-            return None
-        if not header.attributes & CONTROL:
-            self.producers.appended(header, header.base_offset)
-        elif header.count:  # compaction may have emptied the marker of a transaction that is gone
-            marker = read_marker(segment.read_batch(position, header.size))
-            return self.producers.marked(header, header.base_offset, marker)
-        return None
 
     # The end
 
@@ -520,15 +488,9 @@ class Log:
         unchanged = self._clean_end == self.end_offset and not (self.segments.names_changed or self.epochs.unsynced)
         if self.failure is not None or unchanged:
             return None
-        if self.is_young:
-            return self.begin_flush()
-        self.active.write_indexes()
-        self.snapshots.take(self.end_offset, self.producers)
-        self.segments.names_changed = True
-        flush = self.begin_flush()
-        if flush is not None:
-            flush.paths += self.active.index_paths()
-        return flush
+        self.segments.names_changed = True  # a flush that has begun may not have synced them yet
+        self._is_name_synced = False
+        return self.begin_resumable_flush()
 
     def close(self, now_ms: int) -> None:
         """Flush and write everything that makes the next opening quick."""

@@ -13,6 +13,8 @@ from ottla.log.epochs import LeaderEpochs
 from ottla.log.files import Files
 from ottla.log.log import Log
 from ottla.log.producers import Producers
+from ottla.log.replay import rebuild_producers, replay
+from ottla.log.resume import resume_at
 from ottla.log.scan import NOWHERE, Fault, SegmentScan
 from ottla.log.segment import CLEANED, DELETED, LOG, SWAP, Segment
 from ottla.log.snapshot import SUFFIX as SNAPSHOT
@@ -202,22 +204,28 @@ class _Opening:
 
     def scan(self, log: Log, recovery_point: int) -> None:
         """Read and check every batch from the segment of the recovery point on, and remake what follows from it."""
-        remake_epochs = self.epochs is None
-        first = self._first_to_scan(log, recovery_point, remake_epochs)
-        next_offset = self.segments[first].base_offset
+        first = self._first_to_scan(log, recovery_point)
+        position, next_offset = self._resume(log, self.segments[first], recovery_point)
         known_epochs = list(log.epochs.entries)
         log.epochs.forget_from(next_offset)
         leader_epoch = log.epochs.latest
         log.snapshots.remove(lambda taken: taken > next_offset)
-        log.rebuild_producers(up_to_segment=next_offset)
+        rebuild_producers(log, next_offset)
         # Sealed segments that are on the disk may have been compacted in a time when the topic was. Behind them, only
         # what was copied from a compacted log has gaps.
         last_base_offset = self.segments[-1].base_offset
         dense_from = NOWHERE if self.config.is_compacted else min(recovery_point, last_base_offset)
         for number in range(first, len(self.segments)):
             segment = self.segments[number]
-            scan = SegmentScan(segment, next_offset=next_offset, leader_epoch=leader_epoch, dense_from=dense_from)
+            scan = SegmentScan(
+                segment,
+                position=position,
+                next_offset=next_offset,
+                leader_epoch=leader_epoch,
+                dense_from=dense_from,
+            )
             self._remake(log, segment, scan)
+            position = 0
             next_offset, leader_epoch = max(scan.next_offset, next_offset), scan.leader_epoch
             if scan.fault is not None:
                 self._cut(segment, scan.fault, next_offset)
@@ -230,7 +238,7 @@ class _Opening:
                 if following < recovery_point:
                     segment.sync()  # no flush will come to it any more
                 log.snapshots.take(following, log.producers)
-        if log.epochs.entries != known_epochs and not log.is_young:
+        if log.epochs.entries != known_epochs and (log.epochs.has_file or not log.is_young):
             log.epochs.write(durable=True)  # some may lie before the recovery point
         log.end_offset = next_offset
         log.recovery_point = min(recovery_point, next_offset)
@@ -251,8 +259,22 @@ class _Opening:
         self.recovered.faults.append(f"{path}: ends at offset {next_offset}, the next begins at {following}")
         return True
 
-    def _first_to_scan(self, log: Log, recovery_point: int, everything: bool) -> int:
-        if everything:
+    def _resume(self, log: Log, segment: Segment, recovery_point: int) -> tuple[int, int]:
+        """Where the reading of a segment begins: position and offset.
+
+        A snapshot of the producers within a segment was written when all before it was on the disk, with its indexes
+        and epochs. If the recovery point was known to be as far, there it is.
+        """
+        bases = {each.base_offset for each in self.segments}
+        taken = [each for each in log.snapshots.offsets if segment.base_offset < each <= recovery_point]
+        if taken and taken[-1] not in bases and self.epochs is not None:
+            position = resume_at(segment, taken[-1])
+            if position is not None:
+                return position, taken[-1]
+        return 0, segment.base_offset
+
+    def _first_to_scan(self, log: Log, recovery_point: int) -> int:
+        if self.epochs is None:
             return 0
         unflushed = next(log.segments.starting_at(recovery_point - 1))
         first = self.segments.index(unflushed)
@@ -262,7 +284,9 @@ class _Opening:
         return first
 
     def _remake(self, log: Log, segment: Segment, scan: SegmentScan) -> None:
-        segment.forget_indexes()
+        if scan.position == 0:
+            segment.forget_indexes()
+        self.recovered.scanned_bytes -= scan.position
         note_batch, epochs = segment.note_batch, log.epochs
         for position, header, batch in scan:
             base_offset, _, leader_epoch, _, _, _, last_offset_delta, _, max_timestamp, producer_id, _, _, _ = header
@@ -270,7 +294,7 @@ class _Opening:
             if leader_epoch > epochs.latest:
                 epochs.add(leader_epoch, base_offset)  # written when all are known
             if producer_id >= 0:
-                completed = log.replay(segment, position, header)
+                completed = replay(log, segment, position, header)
                 if completed is not None and completed.aborted:
                     log.note_aborted(segment, completed)
         self.recovered.scanned_bytes += scan.position
@@ -323,7 +347,7 @@ def _trust(log: Log) -> None:
     log.recovery_point = log.end_offset
     log.epochs.truncate_from_end(log.end_offset)
     log.snapshots.remove(lambda taken: taken > log.end_offset)
-    log.rebuild_producers()
+    rebuild_producers(log)
 
 
 def _settle(log: Log, log_start_offset: int, now_ms: int) -> None:

@@ -30,7 +30,7 @@ class Fault(NamedTuple):
 
 
 class SegmentScan:
-    """Iterate over (position, header, batch) of the sound batches from the start of a segment.
+    """Iterate over (position, header, batch) of the sound batches of a segment.
 
     Iteration ends at the end of the file or at the first fault, which is then in `fault`. The batch is a view of
     a buffer that the next step reuses.
@@ -40,11 +40,12 @@ class SegmentScan:
         self,
         segment: Segment,
         *,
+        position: int = 0,
         next_offset: int | None = None,
         leader_epoch: int = -1,
         dense_from: int = NOWHERE,
     ) -> None:
-        """`next_offset` and `leader_epoch` are what the log had reached before this segment.
+        """`next_offset` and `leader_epoch` are what the log had reached before this segment, or `position` in it.
 
         From `dense_from` on, where nothing was compacted, no offset may be missing before a batch.
         """
@@ -53,7 +54,7 @@ class SegmentScan:
         self.next_offset = segment.base_offset if next_offset is None else max(next_offset, segment.base_offset)
         self.leader_epoch = leader_epoch
         self._largest_offset = segment.base_offset + LARGEST_RELATIVE_OFFSET
-        self.position = 0
+        self.position = position
         self.fault: Fault | None = None
 
     def __iter__(self) -> Iterator[tuple[int, BatchHeader, memoryview]]:
@@ -61,7 +62,7 @@ class SegmentScan:
         if not end:
             return  # without opening the file, which may not be there
         file = self.segment.file
-        buffer = memoryview(bytearray(min(CHUNK_BYTES, end)))
+        buffer = memoryview(bytearray(min(CHUNK_BYTES, end - self.position)))
         unpack, make = HEADER.unpack_from, BatchHeader._make
         while self.position < end:
             start = self.position

@@ -159,6 +159,14 @@ class Segment:
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self._unindexed_bytes = 0
 
+    def cut_indexes(self, offset: int, unindexed_bytes: int) -> None:
+        """Let the indexes know nothing from `offset` on; so many bytes before it lie behind their last batch."""
+        self.offset_index.truncate_to_offset(offset)
+        self.time_index.truncate_to_offset(offset)
+        self.aborted.truncate_to(offset)
+        self.max_timestamp, self.max_timestamp_offset = self.time_index.last() or (NO_TIMESTAMP, self.base_offset)
+        self._unindexed_bytes = unindexed_bytes
+
     def cut(self, position: int, offset: int) -> None:
         """Drop all that lies behind `position`, which is where `offset` would be written next."""
         self.file.truncate(position)

@@ -6,7 +6,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import overload
 
-from ottla.log.files import Files, remove_all
+from ottla.log.aborted import AbortedTransaction
+from ottla.log.files import FileRange, Files, remove_all
 from ottla.log.segment import DELETED, Segment
 
 
@@ -42,6 +43,32 @@ class Segments(Sequence[Segment]):
     def starting_at(self, offset: int) -> Iterator[Segment]:
         """The segments that may hold `offset` or what comes after it."""
         yield from self._row[self.number_for(offset) :]
+
+    # Reading
+
+    def read(self, offset: int, max_bytes: int, bound: int, end_offset: int, *, whole_batch: bool) -> FileRange | None:
+        """Bytes of batches from the one that holds `offset` on, below `bound`, in a log that ends at `end_offset`."""
+        for number in range(self.number_for(offset), len(self._row)):
+            segment = self._row[number]
+            following = self._bases[number + 1] if number + 1 < len(self._row) else end_offset
+            end_position = segment.size_bytes if bound >= following else segment.position_of(bound)
+            found = segment.read(offset, max_bytes, end_position, whole_batch=whole_batch)
+            if found is not None:
+                return found
+            if bound <= following:
+                return None
+        return None
+
+    def aborted_transactions(self, offset: int, bound: int) -> list[AbortedTransaction]:
+        """The aborted transactions with records from `offset` on and below `bound`."""
+        found = []
+        for segment in self.starting_at(offset):
+            for entry in segment.aborted.entries:
+                if entry.last_offset >= offset and entry.first_offset < bound:
+                    found.append(entry)
+                if entry.last_stable_offset >= bound:
+                    return found
+        return found
 
     # Coming
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 
 from crc32c import crc32c
 
@@ -12,6 +12,7 @@ from ottla.log.files import Files
 from ottla.log.producers import NO_OFFSET, AppendedBatch, Producer, Producers
 
 SUFFIX = ".snapshot"
+PREPARED = "snapshot.tmp"
 HEAD = struct.Struct(">hIi")
 ENTRY = struct.Struct(">qhiqiqiq")
 VERSION = 1
@@ -80,6 +81,21 @@ class Snapshots:
         if not self.offsets or self.offsets[-1] < offset:
             self._files.replace(self.path(offset), pack_snapshot(producers), durable=False)
             self.offsets.append(offset)
+
+    def prepare(self, producers: Producers) -> None:
+        """Write down the producers, but not yet under a name that counts."""
+        self._files.write_at(f"{self._folder}/{PREPARED}", 0, pack_snapshot(producers))
+
+    def complete(self, offset: int) -> None:
+        """Give the last that was prepared its name, as of `offset`."""
+        self._files.rename(f"{self._folder}/{PREPARED}", self.path(offset))
+        self.offsets = sorted({*self.offsets, offset})
+
+    def note_resumable(self, offset: int, bases: Set[int]) -> None:
+        """One was written of `offset`, within a segment. Of older ones of that kind only the last is still of use."""
+        within = [taken for taken in self.offsets if taken < offset and taken not in bases]
+        self.remove(lambda taken: taken in within[:-1])
+        self.offsets = sorted({*self.offsets, offset})
 
     def restore(self, producers: Producers) -> int | None:
         """Fill `producers` from the newest good snapshot, and give its offset; bad ones are removed."""

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
-from ottla.config import ConfigError, Described, Layer, Source, Value, describe, resolve_set, text_of
+from ottla.config import ConfigError, Described, Layer, Source, Value, by_synonym, describe, resolve_set, text_of
 from ottla.config.value import invalid_value
 from ottla.log.topic_config import DELETE, TOPIC_SETTINGS, TopicConfig
 
 AS_TOTAL_RETENTION = -2
 UNLIMITED = -1
+
+_BY_SYNONYM = by_synonym(TOPIC_SETTINGS.values())
 
 
 class TopicDefaults:
@@ -24,7 +26,7 @@ class TopicDefaults:
     def __init__(self, layers: Sequence[Layer] = (), *, has_remote_storage: bool = False) -> None:
         self._layers = tuple(layers)
         self._has_remote_storage = has_remote_storage
-        self._resolved = resolve_set(TOPIC_SETTINGS.values(), self._layers)
+        self._resolved = resolve_set(_BY_SYNONYM, self._layers)
         self._values = {TOPIC_SETTINGS[name].attribute: value for name, (value, _) in self._resolved.items()}
         self._shared: WeakValueDictionary[frozenset[tuple[str, str | None]], TopicConfig]
         self._shared = WeakValueDictionary()

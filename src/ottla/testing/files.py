@@ -34,9 +34,11 @@ import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
+from weakref import ref
 
 from ottla.log.files import Buffer, failure_of
-from ottla.testing.loss import ALL_KEPT, Loss
+from ottla.testing.disk import Contents, Folder, NameChange, Truncation, Write
+from ottla.testing.loss import Loss
 
 TRACED_OPERATIONS = 10_000
 
@@ -82,107 +84,12 @@ class Operation(NamedTuple):
         return f"{text}: {self.fault.effect.value}" if self.fault else text
 
 
-# What is on the disk, and what is not yet
-
-
-class _Write(NamedTuple):
-    position: int
-    data: bytes
-
-    def apply(self, contents: bytearray, loss: Loss) -> None:
-        for start, end in loss.pieces_kept(len(self.data)):
-            _write_into(contents, self.position + start, self.data[start:end])
-
-
-class _Truncation(NamedTuple):
-    size_bytes: int
-
-    def apply(self, contents: bytearray, loss: Loss) -> None:
-        if loss.truncation_kept():
-            _resize(contents, self.size_bytes)
-
-
-def _resize(contents: bytearray, size_bytes: int) -> None:
-    if size_bytes > len(contents):
-        contents.extend(bytes(size_bytes - len(contents)))
-    else:
-        del contents[size_bytes:]
-
-
-def _write_into(contents: bytearray, position: int, data: bytes) -> None:
-    if position > len(contents):
-        _resize(contents, position)
-    contents[position : position + len(data)] = data
-
-
-class _Contents:
-    """A file without its name."""
-
-    __slots__ = ("durable", "modified_ms", "now", "volatile")
-
-    def __init__(self) -> None:
-        self.now = bytearray()
-        self.durable = bytearray()
-        self.volatile: list[_Write | _Truncation] = []
-        self.modified_ms = 0
-
-    def change(self, change: _Write | _Truncation) -> None:
-        change.apply(self.now, ALL_KEPT)
-        self.volatile.append(change)
-
-    def settle(self, count: int, loss: Loss = ALL_KEPT) -> None:
-        """Bring the oldest changes to the disk, as far as `loss` lets them."""
-        for change in self.volatile[:count]:
-            change.apply(self.durable, loss)
-        del self.volatile[:count]
-
-    def lose(self, loss: Loss) -> None:
-        self.settle(len(self.volatile), loss)
-        self.now = bytearray(self.durable)
-
-
-_NameChange = dict[str, "_Contents | _Folder | None"]  # None: the name goes; all of one change or nothing
-
-
-class _Folder:
-    __slots__ = ("durable", "now", "volatile")
-
-    def __init__(self) -> None:
-        self.now: dict[str, _Contents | _Folder] = {}
-        self.durable: dict[str, _Contents | _Folder] = {}
-        self.volatile: list[_NameChange] = []
-
-    def change(self, change: _NameChange) -> None:
-        _rename(self.now, change)
-        self.volatile.append(change)
-
-    def settle(self, count: int) -> None:
-        for change in self.volatile[:count]:
-            _rename(self.durable, change)
-        del self.volatile[:count]
-
-    def lose(self, loss: Loss) -> None:
-        self.settle(loss.names_kept(len(self.volatile)))
-        self.volatile.clear()
-        self.now = dict(self.durable)
-        for node in self.now.values():
-            node.lose(loss)
-
-
-def _rename(names: dict[str, _Contents | _Folder], change: _NameChange) -> None:
-    for name, node in change.items():
-        if node is None:
-            names.pop(name, None)
-        else:
-            names[name] = node
-
-
 class SimulatedFile:
     """An open file. Dead after the next `kill` or `crash`."""
 
     __slots__ = ("_contents", "_files", "_life", "_path", "size_bytes")
 
-    def __init__(self, files: SimulatedFiles, path: str, contents: _Contents) -> None:
+    def __init__(self, files: SimulatedFiles, path: str, contents: Contents) -> None:
         self._files = files
         self._life = files.lives
         self._path = path
@@ -217,7 +124,7 @@ class SimulatedFile:
     def fileno(self) -> int:
         raise _error(errno.ENOTSUP, self._path)  # nothing that the kernel could send from
 
-    def _living(self) -> _Contents:
+    def _living(self) -> Contents:
         if self._life != self._files.lives:
             raise Crashed(f"{self._path} was opened before the end of an earlier life")
         return self._contents
@@ -253,7 +160,8 @@ class SimulatedFiles:
         self.is_down = False
         self._faults: dict[int, Fault] = {}
         self._locks: dict[str, SimulatedLock] = {}
-        self._root = _Folder()
+        self._maps: list[ref[memoryview]] = []
+        self._root = Folder()
 
     # Faults
 
@@ -272,10 +180,14 @@ class SimulatedFiles:
         if position < len(contents.durable):
             contents.durable[position] ^= 1 << bit
         if contents.volatile:
-            contents.volatile.append(_Write(position, flipped))
+            contents.volatile.append(Write(position, flipped))
 
     def kill(self) -> None:
         """End the process and start the next: open files are dead, nothing is lost, nothing is synced."""
+        for reference in self._maps:
+            if (mapped := reference()) is not None:
+                mapped.release()
+        self._maps.clear()
         self.lives += 1
         self.is_down = False
         self._locks.clear()
@@ -283,8 +195,8 @@ class SimulatedFiles:
 
     def crash(self, loss: Loss) -> None:
         """Take the power away and bring it back."""
-        self._root.lose(loss)
         self.kill()
+        self._root.lose(loss)
 
     # Files
 
@@ -306,7 +218,9 @@ class SimulatedFiles:
 
     def map(self, path: str) -> Buffer:
         """As on a real disk, a file that is mapped must not change its size; here that is a BufferError."""
-        return memoryview(self._contents(path).now).toreadonly()
+        mapped = memoryview(self._contents(path).now).toreadonly()
+        self._maps.append(ref(mapped))
+        return mapped
 
     def write_at(self, path: str, position: int, data: Buffer) -> None:
         contents = self._made(path)
@@ -329,7 +243,7 @@ class SimulatedFiles:
         with contextlib.suppress(FileNotFoundError):
             self.sync_contents(self._contents(path), path)
 
-    def write_contents(self, contents: _Contents, path: str, position: int, data: Buffer) -> None:
+    def write_contents(self, contents: Contents, path: str, position: int, data: Buffer) -> None:
         if not data:
             return
         data = bytes(data)
@@ -337,7 +251,7 @@ class SimulatedFiles:
 
         def write(size_bytes: int) -> None:
             contents.modified_ms = self.now_ms
-            contents.change(_Write(position, data[:size_bytes]))
+            contents.change(Write(position, data[:size_bytes]))
 
         def write_all() -> None:
             write(fitting)
@@ -347,14 +261,14 @@ class SimulatedFiles:
         detail = f"{len(data)} bytes at {position}"
         self._do("write", path, detail, write_all, lambda: write(min(fitting, len(data) // 2)))
 
-    def truncate_contents(self, contents: _Contents, path: str, size_bytes: int) -> None:
+    def truncate_contents(self, contents: Contents, path: str, size_bytes: int) -> None:
         def truncate() -> None:
             contents.modified_ms = self.now_ms
-            contents.change(_Truncation(size_bytes))
+            contents.change(Truncation(size_bytes))
 
         self._do("truncate", path, f"to {size_bytes} bytes", truncate, truncate)
 
-    def sync_contents(self, contents: _Contents, path: str) -> None:
+    def sync_contents(self, contents: Contents, path: str) -> None:
         count = len(contents.volatile)
         try:
             self._do("sync", path, "", lambda: contents.settle(count), lambda: contents.settle(count // 2))
@@ -363,7 +277,7 @@ class SimulatedFiles:
                 contents.volatile.clear()
             raise
 
-    def _fitting(self, contents: _Contents, position: int, size_bytes: int) -> int:
+    def _fitting(self, contents: Contents, position: int, size_bytes: int) -> int:
         """How much of a write the disk has room for."""
         if self.capacity_bytes is None:
             return size_bytes
@@ -378,15 +292,15 @@ class SimulatedFiles:
         for name in _names(path):
             at = f"{at}/{name}"
             if name not in folder.now:
-                self._change_names("make folder", at, "", folder, {name: _Folder()})
+                self._change_names("make folder", at, "", folder, {name: Folder()})
             node = folder.now[name]
-            if not isinstance(node, _Folder):
+            if not isinstance(node, Folder):
                 raise _error(errno.EEXIST, at)
             folder = node
 
     def sizes(self, folder: str) -> dict[str, int]:
         names = self._folder(folder).now
-        return {name: len(node.now) if isinstance(node, _Contents) else 0 for name, node in names.items()}
+        return {name: len(node.now) if isinstance(node, Contents) else 0 for name, node in names.items()}
 
     def rename(self, old: str, new: str) -> None:
         """Within a folder: nothing here needs more."""
@@ -394,7 +308,7 @@ class SimulatedFiles:
         folder, new_name = self._parent(new)
         if folder is not self._parent(old)[0]:
             raise _error(errno.EXDEV, new)
-        change: _NameChange = {_names(old)[-1]: None, new_name: node}
+        change: NameChange = {_names(old)[-1]: None, new_name: node}
         self._change_names("rename", old, f"to {new_name}", folder, change)
 
     def remove(self, path: str) -> None:
@@ -425,45 +339,45 @@ class SimulatedFiles:
         lock = self._locks[path] = SimulatedLock(self._locks, path)
         return lock
 
-    def _change_names(self, kind: str, path: str, detail: str, folder: _Folder, change: _NameChange) -> None:
+    def _change_names(self, kind: str, path: str, detail: str, folder: Folder, change: NameChange) -> None:
         self._do(kind, path, detail, lambda: folder.change(change), lambda: folder.change(change))
 
-    def _top(self) -> _Folder:
+    def _top(self) -> Folder:
         if self.is_down:
             raise Crashed("the machine is down")
         return self._root
 
-    def _node(self, path: str) -> _Contents | _Folder:
-        node: _Contents | _Folder = self._top()
+    def _node(self, path: str) -> Contents | Folder:
+        node: Contents | Folder = self._top()
         for name in _names(path):
-            if not isinstance(node, _Folder):
+            if not isinstance(node, Folder):
                 raise _error(errno.ENOTDIR, path)
             if name not in node.now:
                 raise _error(errno.ENOENT, path)
             node = node.now[name]
         return node
 
-    def _folder(self, path: str) -> _Folder:
+    def _folder(self, path: str) -> Folder:
         node = self._node(path)
-        if not isinstance(node, _Folder):
+        if not isinstance(node, Folder):
             raise _error(errno.ENOTDIR, path)
         return node
 
-    def _contents(self, path: str) -> _Contents:
+    def _contents(self, path: str) -> Contents:
         node = self._node(path)
-        if not isinstance(node, _Contents):
+        if not isinstance(node, Contents):
             raise _error(errno.EISDIR, path)
         return node
 
-    def _parent(self, path: str) -> tuple[_Folder, str]:
+    def _parent(self, path: str) -> tuple[Folder, str]:
         *folders, name = _names(path)
         return self._folder("/".join(folders)), name
 
-    def _made(self, path: str) -> _Contents:
+    def _made(self, path: str) -> Contents:
         """The file at `path`, made if it is missing."""
         folder, name = self._parent(path)
         if name not in folder.now:
-            self._change_names("create", path, "", folder, {name: _Contents()})
+            self._change_names("create", path, "", folder, {name: Contents()})
         return self._contents(path)
 
     # Every change goes through here
@@ -489,8 +403,8 @@ def _names(path: str) -> tuple[str, ...]:
     return tuple(name for name in path.split("/") if name not in ("", "."))
 
 
-def _used_bytes(folder: _Folder) -> int:
-    return sum(len(n.now) if isinstance(n, _Contents) else _used_bytes(n) for n in folder.now.values())
+def _used_bytes(folder: Folder) -> int:
+    return sum(len(n.now) if isinstance(n, Contents) else _used_bytes(n) for n in folder.now.values())
 
 
 def _error(number: int, path: str) -> OSError:

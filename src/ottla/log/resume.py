@@ -1,0 +1,53 @@
+"""Beginning in the midst of a segment, with the indexes as they were when the log reached that place.
+
+What recovery goes by is that they were on the disk up to there. Behind it they may hold anything, and so may all of
+them if somebody has laid hands on the files: then there is no such place, and the segment is read from its start.
+"""
+
+from __future__ import annotations
+
+from ottla.log.errors import CorruptLog
+from ottla.log.segment import Segment
+
+
+def resume_at(segment: Segment, offset: int) -> int | None:
+    """Where the batch of `offset` starts, and the indexes cut to what lies before it; None where that is not sure."""
+    offsets, times = segment.offset_index, segment.time_index
+    if not (segment.aborted.is_sound and offsets.is_rising() and times.is_rising()):
+        return None
+    last_offset, indexed_position = offsets.last_before(offset) or (None, 0)
+    try:
+        position = _walk(segment, indexed_position, last_offset, offset)
+        if position is None or not _knows_time(segment, offset):
+            return None
+    except CorruptLog:
+        return None
+    segment.cut_indexes(offset, position - indexed_position)
+    return position
+
+
+def _walk(segment: Segment, start: int, last_offset: int | None, offset: int) -> int | None:
+    """From the last batch in the index to where `offset` starts; None if the one does not lead to the other."""
+    next_offset, end = segment.base_offset, start
+    for position, header in segment.batches(start):
+        if position == start and last_offset not in (None, header.last_offset):
+            return None
+        if header.base_offset < next_offset or position - start > segment.index_interval_bytes:
+            return None
+        next_offset, end = header.next_offset, position + header.size
+        if next_offset >= offset:
+            break
+    return end if next_offset == offset and end <= segment.size_bytes else None
+
+
+def _knows_time(segment: Segment, offset: int) -> bool:
+    """Whether the last entry before `offset` in the time index is that of a batch."""
+    entry = segment.time_index.last_before(offset)
+    if entry is None:
+        return (segment.first_timestamp() or 0) <= 0
+    timestamp, last_offset = entry
+    found = segment.locate(last_offset)
+    if found is None:
+        return False
+    _, header = next(segment.batches(found[0]))
+    return (header.max_timestamp, header.last_offset) == (timestamp, last_offset)
