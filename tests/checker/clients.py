@@ -11,7 +11,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -303,12 +303,13 @@ def _value(message: Message) -> str:
     return value.decode()
 
 
-def main(role: str, name: str, bootstrap: str, folder: Path, seed: str) -> None:
+def main(roles: Mapping[str, Callable[[Context], None]], *arguments: str) -> None:
+    role, name, bootstrap, folder, seed = arguments
     wanted = [True]
     signal.signal(signal.SIGTERM, lambda *_: wanted.clear())
-    history = HistoryWriter(folder / name, name)
+    history = HistoryWriter(Path(folder) / name, name)
     try:
-        ROLES[role](Context(bootstrap, name, history, random.Random(seed), lambda: bool(wanted)))
+        roles[role](Context(bootstrap, name, history, random.Random(seed), lambda: bool(wanted)))
     except Exception as failure:
         print(f"{name}: {failure!r}", file=sys.stderr, flush=True)
         os._exit(1)
@@ -316,4 +317,4 @@ def main(role: str, name: str, bootstrap: str, folder: Path, seed: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3], Path(sys.argv[4]), sys.argv[5])
+    main(ROLES, *sys.argv[1:])

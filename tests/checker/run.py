@@ -61,7 +61,9 @@ class Report(NamedTuple):
 class Client:
     """One client through all of its lives."""
 
-    def __init__(self, role: str, number: int, bootstrap: str, folder: Path, seed: int) -> None:
+    def __init__(self, clients: Sequence[str], role: str, number: int, bootstrap: str, folder: Path, seed: int) -> None:
+        """`clients`: the module that is its program, and what that wants to know first."""
+        self._clients = clients
         self.role = role
         self.name = f"{role}-{number}"
         self._bootstrap = bootstrap
@@ -75,7 +77,7 @@ class Client:
         name = f"{self.name}.{self._life}"
         arguments = (self.role, name, self._bootstrap, str(self._folder / HISTORY), f"{self._seed} {name}")
         with open(self._folder / FAILURES, "ab") as failures:
-            return subprocess.Popen([sys.executable, "-m", "tests.checker.clients", *arguments], stderr=failures)
+            return subprocess.Popen([sys.executable, "-m", *self._clients, *arguments], stderr=failures)
 
     def kill(self) -> None:
         self._process.kill()
@@ -96,7 +98,9 @@ class Client:
 
 
 class Run:
-    def __init__(self, broker: KillableBroker, folder: Path, seed: int) -> None:
+    def __init__(
+        self, broker: KillableBroker, folder: Path, seed: int, clients: Sequence[str] = ("tests.checker.clients",)
+    ) -> None:
         self._broker = broker
         self._folder = folder
         self._history = folder / HISTORY
@@ -108,7 +112,7 @@ class Run:
         for future in admin.create_topics([NewTopic(topic, PARTITIONS, 1) for topic in (INPUT, OUTPUT)]).values():
             future.result(CALL_S)
         self._clients = [
-            Client(role, number, broker.bootstrap, folder, seed)
+            Client(clients, role, number, broker.bootstrap, folder, seed)
             for role, count in ROLES.items()
             for number in range(count)
         ]
