@@ -2,7 +2,19 @@
 
 import pytest
 
-from ottla.config import ConfigError, Definition, Kind, Layer, Source, Synonym, at_least, describe, resolve
+from ottla.config import (
+    ConfigError,
+    Definition,
+    Kind,
+    Layer,
+    Source,
+    Synonym,
+    at_least,
+    by_synonym,
+    describe,
+    resolve,
+    resolve_set,
+)
 
 RETENTION = Definition(
     "retention.ms",
@@ -32,6 +44,16 @@ FILE = Layer(
     Source.STATIC_BROKER,
     {"log.retention.hours": "24", "log.retention.minutes": "90", "log.segment.bytes": "2000000"},
 )
+
+
+def test_only_what_is_set_is_resolved_and_as_if_alone() -> None:
+    settings = by_synonym([RETENTION, SEGMENT, THROTTLED])
+    assert resolve_set(settings, []) == {}
+    assert resolve_set(settings, [BROKER]) == {"segment.bytes": (3_000_000, Source.DYNAMIC_BROKER)}
+    layers = [BROKER, CLUSTER, FILE]
+    assert resolve_set(settings, layers) == {
+        definition.name: resolve(definition, layers) for definition in (RETENTION, SEGMENT)
+    }
 
 
 def test_without_layers_the_default_holds() -> None:

@@ -10,8 +10,21 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ottla.broker.config import FALLBACK_CHAINS, OWN_SETTINGS, TOPIC_FALLBACKS, BrokerConfig
-from ottla.config import Definition, Described, Kind, Layer, Source, Synonym, describe, resolve, resolve_set
+from ottla.config import (
+    Definition,
+    Described,
+    Kind,
+    Layer,
+    Source,
+    Synonym,
+    by_synonym,
+    describe,
+    resolve,
+    resolve_set,
+)
 from ottla.log.topic_defaults import TopicDefaults
+
+_BY_SYNONYM = by_synonym(OWN_SETTINGS.values())
 
 
 @functools.cache
@@ -51,7 +64,7 @@ class BrokerSettings:
 
     def _refresh(self) -> None:
         layers = self.layers
-        resolved = resolve_set(OWN_SETTINGS.values(), layers)
+        resolved = resolve_set(_BY_SYNONYM, layers)
         values: dict[str, Any] = {OWN_SETTINGS[name].attribute: value for name, (value, _) in resolved.items()}
         _check_others(layers)
         self.config = BrokerConfig(**values)

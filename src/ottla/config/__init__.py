@@ -2,7 +2,7 @@
 
 from ottla.config.check import Between, BetweenOr, Check, ListOf, NonEmpty, OneOf, at_least
 from ottla.config.definition import Definition, Synonym, definitions_of, setting
-from ottla.config.layer import Described, Layer, Source, SynonymValue, describe, resolve, resolve_set
+from ottla.config.layer import Described, Layer, Source, SynonymValue, by_synonym, describe, resolve, resolve_set
 from ottla.config.value import ConfigError, Kind, Password, Value, parse_value, text_of
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "SynonymValue",
     "Value",
     "at_least",
+    "by_synonym",
     "definitions_of",
     "describe",
     "parse_value",

@@ -59,13 +59,24 @@ def resolve(definition: Definition, layers: Sequence[Layer]) -> tuple[Value, Sou
     return definition.default, Source.DEFAULT
 
 
-def resolve_set(definitions: Iterable[Definition], layers: Sequence[Layer]) -> dict[str, tuple[Value, Source]]:
-    """The same, by name, of those settings alone that some layer sets: few of many."""
-    names = {name for layer in layers for name in layer.texts}
+def by_synonym(definitions: Iterable[Definition]) -> dict[str, list[Definition]]:
+    """The settings that each of the broker's names gives a value to."""
+    found: dict[str, list[Definition]] = {}
+    for definition in definitions:
+        for synonym in definition.synonyms:
+            found.setdefault(synonym.name, []).append(definition)
+    return found
+
+
+def resolve_set(
+    definitions_by_synonym: Mapping[str, Sequence[Definition]], layers: Sequence[Layer]
+) -> dict[str, tuple[Value, Source]]:
+    """What `resolve` says, by the names of the settings, of those alone that some layer sets: few of many."""
     return {
         definition.name: resolve(definition, layers)
-        for definition in definitions
-        if names and any(synonym.name in names for synonym in definition.synonyms)
+        for layer in layers
+        for name in layer.texts
+        for definition in definitions_by_synonym.get(name, ())
     }
 
 
