@@ -39,6 +39,13 @@ def test_brokers_of_wider_scopes_are_others(
     assert len({ottla.port, ottla_module.port, ottla_session.port}) == 3
 
 
+def test_brokers_in_one_process_have_nothing_in_common() -> None:
+    with ottla.testing.broker() as first, ottla.testing.broker() as second:
+        first.topic("orders")
+        assert second.call(lambda broker: list(broker.topics.by_name)) == []
+        assert first.call(lambda broker: broker.cluster_id) != second.call(lambda broker: broker.cluster_id)
+
+
 def test_records_can_be_put_and_looked_at_without_a_client(ottla: LocalBroker) -> None:
     ottla.topic("t", partitions=2)
     ottla.put("t", b"a", b"b", key=b"k", partition=1, headers=[("h", b"1")], timestamp=5)

@@ -25,6 +25,7 @@ from ottla.broker.topics import Topic
 from ottla.controller.refusal import Refusal
 from ottla.records.build import build_batch
 from ottla.testing.faults import Faults, FaultyDispatch
+from ottla.testing.fresh_store import put_fresh_store
 from ottla.testing.full_disk import FillableDisk
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
@@ -311,10 +312,17 @@ def broker(
     """
     all_settings = QUICK_SETTINGS | dict(settings or {})
     with ExitStack() as stack:
-        data = folder or stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-broker-"))
+        data = folder or stack.enter_context(_new_folder())
         started = LocalBroker(data, port=port, durability=durability, settings=all_settings)
         stack.callback(started.stop if folder else started.abandon)
         yield started
+
+
+@contextmanager
+def _new_folder() -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="ottla-broker-") as folder:
+        put_fresh_store(folder)
+        yield folder
 
 
 def _topic(broker: Broker, name: str) -> Topic:
