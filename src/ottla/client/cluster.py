@@ -28,7 +28,7 @@ from ottla.wire.schema import Request, Response
 R = TypeVar("R", bound=Response)
 T = TypeVar("T")
 
-CREATION_PAUSE_MS = 5
+CREATION_PAUSE_MS = 1
 """Before looking for a topic that is being made: it is there in a moment."""
 
 
