@@ -34,6 +34,19 @@ def test_a_cancelled_timer_does_not_fire(loop: Loop) -> None:
     assert fired == []
 
 
+def test_cancelled_timers_do_not_stay_until_they_are_due(loop: Loop) -> None:
+    fired: list[str] = []
+    loop.call_later(0.001, lambda: fired.append("kept"))
+    for _ in range(10_000):
+        timer = loop.call_later(1_000_000, lambda: fired.append("cancelled"))
+        timer.cancel()
+        timer.cancel()
+    assert len(loop._timers) < 2000
+    while not fired:
+        loop.run_once()
+    assert fired == ["kept"]
+
+
 def test_a_call_from_another_thread_wakes_the_loop(loop: Loop) -> None:
     threads: list[int] = []
 

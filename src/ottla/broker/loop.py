@@ -18,6 +18,7 @@ from ottla.broker.system import READ, WRITE, Finished, LinuxSystem, ReadyCallbac
 __all__ = ["READ", "WRITE", "Loop", "Timer"]
 
 LONGEST_WAIT_SECONDS = 60.0
+FEW_CANCELLED_TIMERS = 1000  # that may stay until they are due
 
 events = Events("ottla.broker")
 
@@ -28,14 +29,17 @@ Callback = Callable[[], None]
 class Timer:
     """A call that is due at a time, unless it is cancelled."""
 
-    __slots__ = ("callback", "due")
+    __slots__ = ("_loop", "callback", "due")
 
-    def __init__(self, due: float, callback: Callback) -> None:
+    def __init__(self, due: float, callback: Callback, loop: Loop) -> None:
         self.due = due
         self.callback: Callback | None = callback
+        self._loop = loop
 
     def cancel(self) -> None:
-        self.callback = None
+        if self.callback is not None:
+            self.callback = None
+            self._loop.timer_cancelled()
 
     def __lt__(self, other: Timer) -> bool:
         return self.due < other.due
@@ -46,6 +50,7 @@ class Loop:
         self.system: System = system or LinuxSystem()
         self.now = self.system.now
         self._timers: list[Timer] = []
+        self._cancelled = 0  # of those
         self._soon: deque[Callback] = deque()
         self._posted: deque[Callback] = deque()
         self._is_stopping = False
@@ -54,9 +59,17 @@ class Loop:
     # Time
 
     def call_at(self, due: float, callback: Callback) -> Timer:
-        timer = Timer(due, callback)
+        timer = Timer(due, callback, self)
         heapq.heappush(self._timers, timer)
         return timer
+
+    def timer_cancelled(self) -> None:
+        """Let go of cancelled timers when most are: some of them would be due in weeks."""
+        self._cancelled += 1
+        if self._cancelled > max(FEW_CANCELLED_TIMERS, len(self._timers) // 2):
+            self._timers[:] = [timer for timer in self._timers if timer.callback is not None]
+            heapq.heapify(self._timers)
+            self._cancelled = 0
 
     def call_later(self, seconds: float, callback: Callback) -> Timer:
         return self.call_at(self.now() + seconds, callback)
@@ -130,6 +143,7 @@ class Loop:
         timers = self._timers
         while timers and timers[0].callback is None:
             heapq.heappop(timers)
+            self._cancelled -= 1
         if not timers:
             return LONGEST_WAIT_SECONDS
         return max(0.0, min(timers[0].due - self.now(), LONGEST_WAIT_SECONDS))
@@ -140,8 +154,11 @@ class Loop:
             return
         now = self.now()
         while timers and timers[0].due <= now:
-            callback = heapq.heappop(timers).callback
-            if callback is not None:
+            timer = heapq.heappop(timers)
+            callback, timer.callback = timer.callback, None
+            if callback is None:
+                self._cancelled -= 1
+            else:
                 self._call(callback)
 
     def stop(self) -> None:
