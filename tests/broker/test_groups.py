@@ -11,6 +11,7 @@ import pytest
 from ottla.broker.quotas import REQUEST_PERCENTAGE
 from ottla.testing.simulated_client import SimulatedClient
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest
@@ -227,6 +228,34 @@ def test_settings_of_groups_are_obeyed(start: Start) -> None:
     broker = start(group_min_session_timeout_ms="20000", offset_metadata_max_bytes="0")
     client = broker.client()
     assert client.ask(join_request(), 3).error_code == ErrorCode.INVALID_SESSION_TIMEOUT
+
+
+def test_limits_and_sessions_of_consumer_groups_are_obeyed(start: Start) -> None:
+    broker = start(group_consumer_max_size="1", group_consumer_session_timeout_ms="45000", group_max_size="1")
+    broker.create(TOPIC)
+    client = broker.client()
+
+    def beat(member_id: str, epoch: int, group: str = GROUP) -> tuple[ErrorCode, int]:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=group,
+            member_id=member_id,
+            member_epoch=epoch,
+            rebalance_timeout_ms=1000,
+            subscribed_topic_names=[TOPIC],
+            topic_partitions=[],
+        )
+        answer = client.ask(request)
+        return ErrorCode(answer.error_code), answer.member_epoch
+
+    assert beat("a", 0) == (ErrorCode.NONE, 2)
+    assert beat("b", 0) == (ErrorCode.GROUP_MAX_SIZE_REACHED, 0)
+    broker.advance(44)
+    assert beat("a", 2) == (ErrorCode.NONE, 2)
+    broker.advance(44)
+    assert beat("b", 0) == (ErrorCode.GROUP_MAX_SIZE_REACHED, 0)
+    broker.advance(2)  # now nothing was heard of the first one for too long
+    assert beat("b", 0)[0] is ErrorCode.NONE
+    assert beat("a", 2)[0] is ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
 def test_old_offsets_go_after_their_time(start: Start) -> None:

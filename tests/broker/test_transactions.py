@@ -427,6 +427,26 @@ def test_a_producer_that_writes_no_more_is_forgotten(start: Start) -> None:
     assert len(partition.log.producers) == 0
 
 
+def test_an_id_that_nobody_uses_is_forgotten_for_good(start: Start) -> None:
+    broker = start(
+        connections_max_idle_ms="10000000",
+        transactional_id_expiration_ms="1000000",
+        transaction_remove_expired_transaction_cleanup_interval_ms="10000",
+    )
+    client, other = TransactionalClient(broker), TransactionalClient(broker, "other")
+    first = client.init()
+    assert client.end(is_commit=False) == 0
+    broker.advance(600)
+    other.init()
+    broker.advance(450)
+    assert (client.state(), other.state()) == ("", "Empty")
+    assert client.init() > first
+    broker.broker.transactions.stop()
+    broker.broker.transactions.start()
+    broker.advance(600)
+    assert (client.state(), other.state()) == ("Empty", "")
+
+
 def test_the_topic_of_transactions_is_made_as_kafka_makes_it(start: Start) -> None:
     broker = start()
     TransactionalClient(broker).init()
