@@ -15,7 +15,8 @@ WAIT_SECONDS = 30
 def test_ottla_client(ottla: LocalBroker, number: int) -> None:
     from ottla.client import Consumer, Producer
 
-    with Producer(ottla.bootstrap, create_topics=True) as producer:
+    ottla.topic("orders")
+    with Producer(ottla.bootstrap) as producer:
         producer.send("orders", b"%d" % number)
     with Consumer(ottla.bootstrap, "orders", group="shipping") as consumer:
         assert next(iter(consumer)).value == b"%d" % number
@@ -23,6 +24,7 @@ def test_ottla_client(ottla: LocalBroker, number: int) -> None:
 
 @pytest.mark.parametrize("number", range(TESTS))
 def test_confluent_kafka(ottla: LocalBroker, number: int) -> None:
+    ottla.topic("orders")
     _produce_and_consume(ottla.bootstrap, number)
 
 
