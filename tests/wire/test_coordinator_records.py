@@ -219,7 +219,8 @@ CONSUMER_GROUPS = [
         0,
         f"0000 02 {UUID_HEX} 02 74 00000002 02 00000001 02 02 72 00 00 00",
     ),
-    # instance id null, rack, client id, client host, 1 topic, regex null, rebalance timeout, assignor
+    # instance id null, rack, client id, client host, 1 topic, regex null, rebalance timeout, assignor, and one tag:
+    # 0, 1 byte, null, for to Kafka a member of whom it is left out is a classic one
     Case(
         GROUP_RECORDS,
         ConsumerGroupMemberMetadataKey(group_id="g", member_id="m"),
@@ -235,7 +236,7 @@ CONSUMER_GROUPS = [
             server_assignor="uniform",
         ),
         0,
-        "0000 00 02 72 02 63 03 2f68 02 02 74 00 0000012c 08 756e69666f726d 00",
+        "0000 00 02 72 02 63 03 2f68 02 02 74 00 0000012c 08 756e69666f726d 01 00 01 00",
     ),
     # one tag: 0, 16 bytes: present, session timeout 45, 1 protocol of a name and 1 byte, no tags twice
     Case(

@@ -172,9 +172,13 @@ def test_null_only_where_the_version_allows_it() -> None:
 
 
 def test_tagged_fields_are_written_unless_default() -> None:
-    assert encoded(Sample(name="a"), 3) == "0261 01 01 00".replace(" ", "")
+    assert encoded(Sample(name="a"), 2) == "0261 01 01 00".replace(" ", "")
     # A struct that equals the empty one is not written either.
-    assert encoded(Sample(name="a", origin=Point()), 3) == "0261 01 01 00".replace(" ", "")
+    assert encoded(Sample(name="a", origin=Point()), 2) == "0261 01 01 00".replace(" ", "")
+    # One that could be null says so, in tag 3 of 1 byte.
+    assert encoded(Sample(name="a"), 3) == "0261 01 01 01 03 01 00".replace(" ", "")
+    assert decode_body(Sample, 3, encode_body(Sample(name="a"), 3)) == Sample(name="a")
+    assert decode_body(Sample, 3, bytes.fromhex("0261 01 01 00")) == Sample(name="a")
     # Tag 0 of 9 bytes, tag 1 of 8, tag 3 of 10: that one could be null and says that it is not.
     full = Sample(name="a", origin=Point(x=1), corner=Point(), weight=2.0)
     assert encoded(full, 3) == (

@@ -187,12 +187,12 @@ class _ReaderBuilder:
                 self.flush()
             source.line(f"{append}({made})")
 
-    def nullable_struct(self, target: str, struct: type[Struct]) -> None:
+    def nullable_struct(self, target: str, struct: type[Struct], null: str = "< 0") -> None:
         source = self.source
         marker = source.fresh("marker")
         self.defer("b", marker)
         self.flush()
-        with source.block(f"if {marker} < 0:"):
+        with source.block(f"if {marker} {null}:"):
             source.line(f"{target} = None")
         with source.block("else:"):
             made = self.struct(struct, source.place + ".")
@@ -219,7 +219,11 @@ class _ReaderBuilder:
             for nth, field in enumerate(fields):
                 source.place = path + field.name
                 with source.block(f"{'el' * (nth > 0)}if {tag} == {field.tag}:"):
-                    value = self.field(field)
+                    if isinstance(field.kind, Nested) and self.version in field.nullable:
+                        value = source.fresh(field.name)
+                        self.nullable_struct(value, field.kind.struct, "<= 0")  # a length here, not a sign
+                    else:
+                        value = self.field(field)
                     self.flush()
                     source.line(f"{values[field.name]} = {value}")
                     with source.block(f"if position != {stop}:"):

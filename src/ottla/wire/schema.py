@@ -57,7 +57,8 @@ def ignorable(versions: str, default: T) -> T:
 def tagged(tag: int, versions: str, default: T, *, ignorable: bool = False, nullable: str | None = None) -> T:
     """A tagged field: written only when it is not its default.
 
-    A tagged struct that is absent is None. `nullable` is for one that can also be written as null.
+    A tagged struct that is absent is None. `nullable` is for one that is also written as null, and is so always:
+    to Kafka one that is absent is an empty one.
     """
     return cast(T, FieldOptions(default, parse_versions(versions), ignorable, _maybe(nullable), tag))
 

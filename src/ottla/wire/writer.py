@@ -198,12 +198,12 @@ class _WriterBuilder:
                 self.value(element, False, each)
             self.flush()
 
-    def nullable_struct(self, value: str, struct: type[Struct]) -> None:
+    def nullable_struct(self, value: str, struct: type[Struct], null: str = "MINUS_ONE") -> None:
         source = self.source
         target = self.local("nested", value)
         self.flush()
         with source.block(f"if {target} is None:"):
-            source.line(f"{self.add}(MINUS_ONE)")
+            source.line(f"{self.add}({null})")
         with source.block("else:"):
             self.defer("b", "1")
             self.struct(struct, target, source.place + ".")
@@ -215,7 +215,7 @@ class _WriterBuilder:
             self.defer("x", "")
             return
         source = self.source
-        any_differs = " or ".join(self.differs(owner, field) for field in layout.tagged)
+        any_differs = " or ".join(self.is_written(owner, field) for field in layout.tagged)
         run, self.run = self.run, list(self.run)
         with source.block(f"if {any_differs}:"):
             self.flush()
@@ -223,7 +223,7 @@ class _WriterBuilder:
             bodies = self.local("bodies", "[]")
             for field in layout.tagged:
                 source.place = path + field.name
-                with source.block(f"if {self.differs(owner, field)}{self.not_default_struct(owner, field)}:"):
+                with source.block(f"if {self.is_written(owner, field)}{self.not_default_struct(owner, field)}:"):
                     self.tag(field, f"{owner}.{field.name}", bodies)
                     source.line(f"{count} += 1")
             source.line(f"{self.add}(uvarint({count}))")
@@ -231,6 +231,11 @@ class _WriterBuilder:
         self.run = run
         with source.block("else:"):
             self.flush("x")
+
+    def is_written(self, owner: str, field: Field) -> str:
+        """Where a tagged struct can be null, leaving it out does not say so: to Kafka that is an empty one."""
+        is_nullable_struct = isinstance(field.kind, Nested) and self.version in field.nullable
+        return "True" if is_nullable_struct else self.differs(owner, field)
 
     def not_default_struct(self, owner: str, field: Field) -> str:
         """Kafka does not write a tagged struct that equals an empty one; ours may still be given."""
@@ -244,7 +249,10 @@ class _WriterBuilder:
         outer, self.add = self.add, source.fresh("add")
         body = self.local("body", "[]")
         source.line(f"{self.add} = {body}.append")
-        self.value(field.kind, self.version in field.nullable, value)
+        if isinstance(field.kind, Nested) and self.version in field.nullable:
+            self.nullable_struct(value, field.kind.struct, "ZERO")  # a length here, where others have a sign
+        else:
+            self.value(field.kind, self.version in field.nullable, value)
         self.flush()
         self.add = outer
         source.line(f"{body} = b''.join({body})")
