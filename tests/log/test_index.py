@@ -90,7 +90,7 @@ def test_a_loaded_index_goes_on_behind_what_is_there() -> None:
     files = SimulatedFiles()
     offset_index([1, 2], files=files).write()
     files.open("index").append(b"\xff\xff\xff")
-    index = OffsetIndex(files, "index", BASE, entries_in_file=files.sizes("")["index"] // 8)
+    index = OffsetIndex(files, "index", BASE, file_bytes=files.sizes("")["index"])
     index.append(BASE + 3, 30)
     index.write()
     assert files.read_all("index") == struct.pack(">6i", 1, 10, 2, 20, 3, 30)

@@ -93,10 +93,7 @@ class Catalog:
     @_without_collector
     def open(self) -> None:
         """Read the store, open the logs, and make the two agree."""
-        operations = layout.prepare_operations(self.store)
-        if operations:
-            self.store.commit(operations)
-        self.cluster_id = self._read_cluster_id()
+        self.cluster_id = self._found()
         self.read_settings()
         stored = layout.read_topics_and_states(self.store)
         overrides = layout.read_configs(self.store, layout.TOPIC_CONFIGS)
@@ -107,20 +104,22 @@ class Catalog:
             self.cluster.add(name, topic.node)
             self._open_topic(name, topic, overrides.get(name, {}))
 
-    def _read_cluster_id(self) -> str:
+    def _found(self) -> str:
         """The id of the cluster; made up by the first who asks, together with what every new cluster has."""
+        operations = layout.prepare_operations(self.store)
         node = layout.find(self.store, layout.CLUSTER_ID)
-        if node is None:
+        if node is not None:
+            cluster_id = layout.decode_cluster_id(node.data)
+        else:
             cluster_id = uuid_text(uuid.uuid4().bytes)
             config = {"min.insync.replicas": str(self._settings.topic_defaults.topic({}).min_insync_replicas)}
-            self.store.commit(
-                [
-                    Create(layout.CLUSTER_ID, layout.encode_cluster_id(cluster_id)),
-                    Create(layout.broker_config_path(None), layout.encode_config(config)),
-                ]
-            )
-            return cluster_id
-        return layout.decode_cluster_id(node.data)
+            operations += [
+                Create(layout.CLUSTER_ID, layout.encode_cluster_id(cluster_id)),
+                Create(layout.broker_config_path(None), layout.encode_config(config)),
+            ]
+        if operations:
+            self.store.commit(operations)
+        return cluster_id
 
     def read_settings(self) -> None:
         """Go by the broker settings that the store has."""

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import cast
 
 from ottla.controller.store import (
     ANY_VERSION,
@@ -58,6 +60,7 @@ class LocalStore:
         What need not survive a loss of power, only the end of the process, waits for no disk.
         """
         self._path = path
+        self._survives_power_loss = survives_power_loss
         self._watches: dict[str, list[_Watch]] = {}
         self._session: int | None = None
         self._session_lock: int | None = None
@@ -79,6 +82,17 @@ class LocalStore:
                 self._database.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
             elif version != FORMAT_VERSION:
                 raise StoreUnusable(f"{self._path}: format {version} is not known here, only {FORMAT_VERSION}")
+
+    @contextlib.contextmanager
+    def _without_sync(self) -> Iterator[None]:
+        """For what ends with the process: it goes to the disk with the next change that must."""
+        if self._survives_power_loss:
+            self._database.execute("PRAGMA synchronous = NORMAL")
+        try:
+            yield
+        finally:
+            if self._survives_power_loss:
+                self._database.execute("PRAGMA synchronous = FULL")
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -120,12 +134,22 @@ class LocalStore:
     # Changing
 
     def commit(self, operations: Sequence[Operation]) -> None:
+        if all(isinstance(operation, Create) and operation.is_ephemeral for operation in operations):
+            with self._without_sync():
+                self._commit(operations)
+        else:
+            self._commit(operations)
+
+    def _commit(self, operations: Sequence[Operation]) -> None:
         changed: dict[str, None] = {}  # the paths to tell watches of, each once
-        parents: set[str] = set()  # nodes that may have children, as far as they were asked for
         with self._refusing_unusable(), self._transaction():
             (number,) = self._database.execute("UPDATE changes SET count = count + 1 RETURNING count").fetchone()
-            for operation in operations:
-                self._apply(operation, number, changed, parents)
+            for creates, run in itertools.groupby(operations, lambda operation: type(operation) is Create):
+                if creates:
+                    self._create_all(cast(Iterator[Create], run), number, changed)
+                else:
+                    for operation in run:
+                        self._apply(operation, changed)
         self._tell(changed)
 
     @contextlib.contextmanager
@@ -135,12 +159,42 @@ class LocalStore:
         except sqlite3.Error as error:
             raise StoreUnusable(f"{self._path}: {error}") from error
 
-    def _apply(self, operation: Operation, number: int, changed: dict[str, None], parents: set[str]) -> None:
+    def _create_all(self, operations: Iterable[Create], number: int, changed: dict[str, None]) -> None:
+        """All at once: topics come by the thousand."""
+        rows: list[tuple[object, ...]] = []
+        sessions: dict[str, int | None] = {"": None}  # of the nodes that were asked for, or are new
+        try:
+            for path, data, is_ephemeral in operations:
+                check_path(path)
+                parent = parent_of(path)
+                if parent not in sessions:
+                    sessions[parent] = self._session_of(parent)
+                if sessions[parent] is not None:
+                    raise NodeHasChildren(f"{parent} is ephemeral")
+                session = self._open_session() if is_ephemeral else None
+                sessions.setdefault(path, session)
+                rows.append((path, parent, data, number, session))
+                changed[parent] = changed[path] = None
+        finally:
+            self._insert(rows)  # also before another is refused, since one of these may be refused first
+
+    def _session_of(self, path: str) -> int | None:
+        row = self._database.execute("SELECT session FROM nodes WHERE path = ?", (path,)).fetchone()
+        if row is None:
+            raise NodeMissing(path)
+        session: int | None = row[0]
+        return session
+
+    def _insert(self, rows: list[tuple[object, ...]]) -> None:
+        before = self._database.total_changes
+        try:
+            self._database.executemany("INSERT INTO nodes VALUES (?, ?, ?, 0, ?, ?)", rows)
+        except sqlite3.IntegrityError:
+            raise NodeExists(str(rows[self._database.total_changes - before][0])) from None
+
+    def _apply(self, operation: Operation, changed: dict[str, None]) -> None:
         check_path(operation.path)
         match operation:
-            case Create():
-                self._create(operation, number, parents)
-                changed[parent_of(operation.path)] = None
             case Set(path, data, version):
                 condition, values = _condition(path, version)
                 statement = f"UPDATE nodes SET data = ?, version = version + 1 WHERE {condition}"
@@ -151,30 +205,11 @@ class LocalStore:
                 condition, values = _condition(path, version)
                 self._change(path, f"DELETE FROM nodes WHERE {condition}", values)
                 changed[parent_of(path)] = None
-                parents.discard(path)
             case Check(path, version):
                 if self.get(path).version != version:
                     raise VersionChanged(path)
                 return
         changed[operation.path] = None
-
-    def _create(self, operation: Create, number: int, parents: set[str]) -> None:
-        path, data, is_ephemeral = operation
-        parent = parent_of(path)
-        if parent and parent not in parents:
-            row = self._database.execute("SELECT session FROM nodes WHERE path = ?", (parent,)).fetchone()
-            if row is None:
-                raise NodeMissing(parent)
-            if row[0] is not None:
-                raise NodeHasChildren(f"{parent} is ephemeral")
-            parents.add(parent)
-        session = self._open_session() if is_ephemeral else None
-        try:
-            self._database.execute("INSERT INTO nodes VALUES (?, ?, ?, 0, ?, ?)", (path, parent, data, number, session))
-        except sqlite3.IntegrityError:
-            raise NodeExists(path) from None
-        if not is_ephemeral:
-            parents.add(path)
 
     def _change(self, path: str, statement: str, values: tuple[object, ...]) -> None:
         if self._database.execute(statement, values).rowcount == 0:
@@ -246,7 +281,7 @@ class LocalStore:
 
     def _end_session(self, session: int) -> None:
         changed: dict[str, None] = {}
-        with self._refusing_unusable(), self._transaction():
+        with self._refusing_unusable(), self._without_sync(), self._transaction():
             rows = self._database.execute("DELETE FROM nodes WHERE session = ? RETURNING path", (session,))
             for (path,) in rows.fetchall():
                 changed[parent_of(path)] = changed[path] = None

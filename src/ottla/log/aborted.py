@@ -76,9 +76,10 @@ class AbortedIndex:
 
     def forget_file(self) -> None:
         self.entries = []
+        if self._in_file or not self.is_sound:
+            self._files.remove(self.path)
         self.is_sound = True
         self._in_file = 0
-        self._files.remove(self.path)
 
     def moved(self, path: str) -> None:
         self.path = path

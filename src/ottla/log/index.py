@@ -20,15 +20,17 @@ SPILL_ENTRIES = 512
 class Index:
     """Fixed-size entries in rising order, the older part in a file and the newest in memory."""
 
-    __slots__ = ("_files", "_in_file", "_map", "_tail", "base_offset", "path")
+    __slots__ = ("_files", "_has_file", "_in_file", "_map", "_tail", "base_offset", "path")
 
     entry = struct.Struct(">ii")
 
-    def __init__(self, files: Files, path: str, base_offset: int, *, entries_in_file: int = 0) -> None:
+    def __init__(self, files: Files, path: str, base_offset: int, *, file_bytes: int | None = None) -> None:
+        """`file_bytes` is the size of the file, None if there is none."""
         self.path = path
         self.base_offset = base_offset
         self._files = files
-        self._in_file = entries_in_file
+        self._has_file = file_bytes is not None
+        self._in_file = (file_bytes or 0) // self.entry.size
         self._tail = bytearray()
         self._map: Buffer | None = None
 
@@ -62,6 +64,7 @@ class Index:
         """Bring all entries into the file, which is made even if there are none: Kafka's tools look for it."""
         if self._tail or not self._in_file:
             self._map = None
+            self._has_file = True  # or a part of it, should that fail
             self._files.write_at(self.path, self._in_file * self.entry.size, self._tail)
             self._in_file += len(self._tail) // self.entry.size
             self._tail = bytearray()
@@ -129,7 +132,9 @@ class Index:
         self._map = None
         self._tail = bytearray()
         self._in_file = 0
-        self._files.remove(self.path)
+        if self._has_file:
+            self._files.remove(self.path)
+            self._has_file = False
 
     def moved(self, path: str) -> None:
         self.path = path

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from ottla.log.checkpoint import LEADER_EPOCHS
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.files import Files
 from ottla.log.log import Log
@@ -155,7 +156,8 @@ class _Opening:
             self.segments.append(self._first_segment(log_start_offset))
         offsets = [_base_of(name) for name in sizes if name.endswith(SNAPSHOT)]
         self.snapshots = Snapshots(self.files, self.folder, offsets)
-        self.epochs = LeaderEpochs.load(self.files, self.folder)
+        if LEADER_EPOCHS in sizes:
+            self.epochs = LeaderEpochs.load(self.files, self.folder)
 
     def _first_segment(self, log_start_offset: int) -> Segment:
         segment = self._segment(log_start_offset, None)

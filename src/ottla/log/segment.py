@@ -80,13 +80,10 @@ class Segment:
         name = name_of(base_offset)
         self.size_bytes = known.get(name + LOG + suffix, 0)
         self.offset_index = OffsetIndex(
-            files, self.path(INDEX), base_offset, entries_in_file=known.get(name + INDEX + suffix, 0) // 8
+            files, self.path(INDEX), base_offset, file_bytes=known.get(name + INDEX + suffix)
         )
         self.time_index = TimeIndex(
-            files,
-            self.path(TIME_INDEX),
-            base_offset,
-            entries_in_file=known.get(name + TIME_INDEX + suffix, 0) // 12,
+            files, self.path(TIME_INDEX), base_offset, file_bytes=known.get(name + TIME_INDEX + suffix)
         )
         if known.get(name + ABORTED_INDEX + suffix):
             self.aborted = AbortedIndex.load(files, self.path(ABORTED_INDEX))
