@@ -95,6 +95,16 @@ def test_data_is_there_after_a_restart_on_the_same_port(ottla: LocalBroker, kill
     assert ottla.values("t") == [b"a"]
 
 
+def test_a_broker_that_is_down_refuses_connections(ottla: LocalBroker) -> None:
+    ottla.topic("t")
+    ottla.put("t", b"a")
+    with ottla.down(kill=True):
+        [error] = produce(ottla, "t", b"lost", **{"message.timeout.ms": 300})
+        assert error is not None
+    assert produce(ottla, "t", b"b") == [None]
+    assert ottla.values("t") == [b"a", b"b"]
+
+
 def test_a_paused_broker_answers_when_it_goes_on(ottla: LocalBroker) -> None:
     ottla.topic("t")
     producer = Producer({"bootstrap.servers": ottla.bootstrap, "acks": "all"})

@@ -111,3 +111,17 @@ def test_a_fenced_producer_writes_no_more(ottla: LocalBroker) -> None:
     with pytest.raises(KafkaException):
         producer.commit_transaction(20)
     assert ottla.values("t") == []
+
+
+def test_who_has_no_open_transaction_is_fenced_too(ottla: LocalBroker) -> None:
+    with client.Producer(ottla.bootstrap, transactional_id="x") as producer:
+        ottla.fence("x")
+        with pytest.raises(client.ProducerFenced), producer.transaction():
+            producer.send("t", b"a")
+    assert ottla.values("t") == []
+
+
+@pytest.mark.ottla(durability="fsync")
+def test_fencing_waits_for_the_disk(ottla: LocalBroker) -> None:
+    ottla.fence("x")
+    ottla.fence("x")

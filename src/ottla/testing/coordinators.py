@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ottla.broker.broker import Broker
 from ottla.broker.coordinator import Shard
 from ottla.coordinator import classic_rebalance, consumer_epoch, consumer_leave
@@ -56,10 +58,9 @@ def _shard_of(broker: Broker, group_id: str) -> tuple[Shard[GroupMachine], Group
     raise ValueError(f"there is no group {group_id!r} with members")
 
 
-def fence(broker: Broker, transactional_id: str) -> None:
-    """Take the transactional id over, as a second instance of its producer would."""
-    identities: list[Identity] = []
-    reply = Reply(identities.append, Identity)
+def take_over(broker: Broker, transactional_id: str, told: Callable[[ErrorCode], None]) -> None:
+    """Ask for the transactional id, as a second instance of its producer would, once."""
+    reply = Reply(lambda identity: told(identity.code), Identity)
     broker.transactions.submit(
         transactional_id,
         reply,
@@ -67,7 +68,3 @@ def fence(broker: Broker, transactional_id: str) -> None:
             operation, reply, transactional_id, FENCING_TIMEOUT_MS, None
         ),
     )
-    codes = {identity.code for identity in identities}
-    # One whose transaction is open is fenced at once, and told to come again for its identity.
-    if not codes <= {ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS}:
-        raise ValueError(f"{transactional_id!r} cannot be fenced: {codes}")

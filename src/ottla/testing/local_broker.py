@@ -27,6 +27,7 @@ from ottla.records.build import build_batch
 from ottla.testing.faults import Faults, FaultyDispatch
 from ottla.testing.fresh_store import put_fresh_store
 from ottla.testing.full_disk import FillableDisk
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
 T = TypeVar("T")
@@ -234,10 +235,16 @@ class LocalBroker:
         self.call(lambda broker: coordinators.expel(broker, group, client_id))
 
     def fence(self, transactional_id: str) -> None:
-        """Take a transactional id over, as a second instance would: its producer may write no more."""
+        """Take a transactional id over, as a second instance would: what is open is aborted, its producer is done."""
         from ottla.testing import coordinators
 
-        self.call(lambda broker: coordinators.fence(broker, transactional_id))
+        code = ErrorCode.CONCURRENT_TRANSACTIONS
+        while code is ErrorCode.CONCURRENT_TRANSACTIONS:  # until the open transaction has ended
+            told: Future[ErrorCode] = Future()
+            self.call(lambda broker: coordinators.take_over(broker, transactional_id, told.set_result))  # noqa: B023
+            code = told.result()
+        if code is not ErrorCode.NONE:
+            raise ValueError(f"{transactional_id!r} cannot be fenced: {code.name}")
 
     # What can happen to a broker
 
@@ -276,9 +283,18 @@ class LocalBroker:
 
     def restart(self, *, kill: bool = False) -> None:
         """Stop and start again on the same port with the same data; killed: without a word to anyone."""
+        with self.down(kill=kill):
+            pass
+
+    @contextmanager
+    def down(self, *, kill: bool = False) -> Iterator[None]:
+        """Stopped, or killed, for a while: connections are refused. Then it is there again, with the same data."""
         port = self.port
         self._end(kill=kill)
-        self._start(port)
+        try:
+            yield
+        finally:
+            self._start(port)
 
     def stop(self) -> None:
         self._end(kill=False)
