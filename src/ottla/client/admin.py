@@ -73,7 +73,7 @@ class Admin(GroupAdmin, TransactionAdmin):
         self._cluster = Cluster(bootstrap, options)
 
     async def __aenter__(self) -> Self:
-        await self._cluster.refresh([])
+        await self._cluster.open()
         return self
 
     async def __aexit__(self, *_: object) -> None:

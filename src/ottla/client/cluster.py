@@ -158,6 +158,19 @@ class Cluster:
 
     # Knowing the cluster.
 
+    async def open(self) -> None:
+        """Ask who is in the cluster, before all else. Who is cut off tries again; that nobody listens there is told at
+        once, for the address may be wrong."""
+        patience = Patience(self.options.retry_timeout_ms, self.options.retry_pause_ms)
+        while True:
+            try:
+                await self.refresh([])
+            except ConnectionLost:
+                if not await patience.pause():
+                    raise
+            else:
+                return
+
     async def refresh(self, topics: Iterable[str] | None, *, allow_creation: bool = False) -> ClusterMetadata:
         """Ask for the brokers and for topics: None for all of them."""
         request = MetadataRequest(

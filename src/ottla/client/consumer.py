@@ -100,7 +100,7 @@ class Consumer:
 
     async def __aenter__(self) -> Self:
         try:
-            await self._cluster.refresh([])
+            await self._cluster.open()
         except BaseException:
             await self._cluster.close()
             raise

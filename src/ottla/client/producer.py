@@ -109,7 +109,7 @@ class Producer(Sending):
         return self
 
     async def _begin(self) -> None:
-        await self._cluster.refresh([])
+        await self._cluster.open()
         encoding = Encoding(self._codec, self._level, self._transactions is not None)
         produce = Produce(self._cluster, self._acks, encoding)
         sender = self._sender = Sender(self._cluster, self._buffer, self._router, produce, self._sender_options)
@@ -183,7 +183,7 @@ class Producer(Sending):
         wanted = self._idempotent is not False and self._acks == ACKS["all"]
         if not wanted:
             return ANONYMOUS
-        if await self._cluster.highest_version(INIT_PRODUCER_ID) < 0:
+        if await self._cluster.retry(lambda: self._cluster.highest_version(INIT_PRODUCER_ID)) < 0:
             if self._idempotent:
                 raise UnsupportedByBroker("the broker has no idempotent producers: set idempotent=False")
             return ANONYMOUS

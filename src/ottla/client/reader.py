@@ -75,7 +75,7 @@ class Reader:
         self._patience: Patience | None = None
 
     async def __aenter__(self) -> Self:
-        await self._cluster.refresh([])
+        await self._cluster.open()
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -75,7 +75,7 @@ class TransactionManager(Gate):
         """The producer opens: whoever had the transactional id before is fenced, and its transaction aborted."""
         self._sender = sender
         self._buffer = buffer
-        features = await self._cluster.features()
+        features = await self._cluster.retry(self._cluster.features)
         self._joins_by_writing = features.get(FEATURE, 0) >= 2
         sender.produce = produce._replace(
             transactional_id=self.transactional_id, joins_by_writing=self._joins_by_writing
