@@ -7,7 +7,7 @@ import threading
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import partial
-from operator import itemgetter
+from operator import add, itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from ottla.client.delivery import NO_OFFSET, Delivery
@@ -130,11 +130,11 @@ class Chunk:
 
     def sizes_bytes(self) -> list[int]:
         """Of each record, about."""
-        sizes = [RECORD_OVERHEAD_BYTES + (0 if value is None else len(value)) for value in self.values]
+        sizes = [RECORD_OVERHEAD_BYTES + size for size in _sizes(self.values)]
         if self.keys is not None:
-            sizes = [size + (len(key) if key else 0) for size, key in zip(sizes, self.keys, strict=True)]
+            sizes = list(map(add, sizes, _sizes(self.keys)))
         if self.headers is not None:
-            sizes = [size + headers_bytes(of) for size, of in zip(sizes, self.headers, strict=True)]
+            sizes = list(map(add, sizes, map(headers_bytes, self.headers)))
         return sizes
 
     # What became of it. Decided by the sender, asked for by any thread.
@@ -236,6 +236,13 @@ class Chunk:
                 return False
             self.when_done.append(fire)
             return True
+
+
+def _sizes(column: list[bytes | None]) -> list[int]:
+    try:
+        return list(map(len, cast("list[bytes]", column)))
+    except TypeError:  # for there is a None among them
+        return [0 if one is None else len(one) for one in column]
 
 
 def headers_bytes(headers: Headers) -> int:
