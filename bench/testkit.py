@@ -96,10 +96,16 @@ def suite(cache: str, test: str) -> float:
     return time.perf_counter() - started
 
 
-def _run(cache: str, *command: str) -> str:
-    """What a new process prints that finds modules compiled, as they are where a package is installed."""
+def with_compiled_modules(cache: str) -> dict[str, str]:
+    """The environment of a process that finds modules compiled, as they are where a package is installed."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    environment |= {"PYTHONPATH": str(SUITE.parents[1]), "PYTHONPYCACHEPREFIX": cache}
+    path = os.pathsep.join(filter(None, (str(SUITE.parents[1]), os.environ.get("PYTHONPATH"))))
+    return environment | {"PYTHONPATH": path, "PYTHONPYCACHEPREFIX": cache}
+
+
+def _run(cache: str, *command: str) -> str:
+    """What a new process prints."""
+    environment = with_compiled_modules(cache)
     done = subprocess.run(
         (sys.executable, *command), capture_output=True, text=True, env=environment, timeout=SUITE_SECONDS
     )
