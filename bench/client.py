@@ -152,7 +152,7 @@ def format_results(results: list[Result]) -> str:
     for result in results:
         name, _, what = result.name.rpartition(": ")
         lines.setdefault(name, {})[what] = result
-    rows = [("", "1/s", "quartiles", "CPU, us", "MB", "times confluent-kafka's")]
+    rows: list[tuple[str, ...]] = [("", "1/s", "quartiles", "CPU, us", "MB", "times confluent-kafka's")]
     rows += [(name, *_cells(found)) for name, found in lines.items()]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
