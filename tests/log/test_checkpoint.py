@@ -12,9 +12,7 @@ from ottla.log.checkpoint import (
     parse_epochs,
     parse_offsets,
     parse_partition_metadata,
-    read_offsets,
 )
-from ottla.testing.files import SimulatedFiles
 
 TOPICS = st.from_regex(r"[a-zA-Z0-9._-]{1,20}", fullmatch=True)
 OFFSETS = st.integers(0, 2**63 - 1)
@@ -67,10 +65,3 @@ def test_what_is_torn_or_strange_is_refused(data: bytes) -> None:
 def test_a_strange_topic_id_is_refused(data: bytes) -> None:
     with pytest.raises(CorruptCheckpoint):
         parse_partition_metadata(data)
-
-
-def test_a_missing_file_has_no_offsets() -> None:
-    files = SimulatedFiles()
-    assert read_offsets(files, "checkpoint") == {}
-    files.replace("checkpoint", format_offsets({("a", 0): 1}))
-    assert read_offsets(files, "checkpoint") == {("a", 0): 1}

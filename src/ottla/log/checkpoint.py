@@ -9,8 +9,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Mapping
 
-from ottla.log.files import Files
-
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
@@ -71,11 +69,6 @@ def _body(data: bytes) -> list[str]:
     if lines[1] != str(len(body)):
         raise CorruptCheckpoint(f"{lines[1]!r} lines are announced, {len(body)} are there")
     return body
-
-
-def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
-    """The offsets in a file; none where the file is missing."""
-    return parse_offsets(files.read_all(path)) if files.exists(path) else {}
 
 
 def format_partition_metadata(topic_id: bytes) -> bytes:

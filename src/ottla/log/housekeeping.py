@@ -90,7 +90,7 @@ class Housekeeping:
             elif number % LOGS_A_SLICE == LOGS_A_SLICE - 1:
                 yield None
         if has_moved_far:
-            yield self._checkpoint(RECOVERY_POINTS)
+            yield self._manager.checkpoint(RECOVERY_POINTS)
 
     def _flush(self, log: Log, begin: Callable[[], Flush | None]) -> Slices:
         try:
@@ -130,10 +130,7 @@ class Housekeeping:
 
     def checkpoint(self) -> Slices:
         for name in CHECKPOINTS:
-            yield self._checkpoint(name)
-
-    def _checkpoint(self, name: str) -> Job:
-        return partial(self._manager.files.replace, *self._manager.checkpoint(name))
+            yield self._manager.checkpoint(name)
 
     def expire_producers(self) -> Slices:
         for number, (_, log) in enumerate(self._logs()):
@@ -149,7 +146,7 @@ class Housekeeping:
             partition, log, work = choice
             compaction = Compaction(log, work, self.clock_ms(), map_entries=self._map_entries)
             # What compaction leaves out must be known to be on the disk, not lost, when the log is next opened.
-            yield self._checkpoint(RECOVERY_POINTS)
+            yield self._manager.checkpoint(RECOVERY_POINTS)
             try:
                 yield from compaction.run()
             except (CorruptLog, StorageFailed, OSError) as error:
@@ -158,7 +155,7 @@ class Housekeeping:
             if compaction.cleaned_up_to <= work.first_dirty_offset:
                 return  # overtaken by a truncation or a removal: the next time will do
             self._manager.cleaner_offsets[partition] = compaction.cleaned_up_to
-            yield self._checkpoint(CLEANER_OFFSETS)
+            yield self._manager.checkpoint(CLEANER_OFFSETS)
 
     def _dirtiest(self) -> tuple[TopicPartition, Log, Cleanable] | None:
         best: tuple[float, TopicPartition, Log, Cleanable] | None = None

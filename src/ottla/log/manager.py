@@ -16,10 +16,9 @@ from ottla.log.checkpoint import (
     RECOVERY_POINTS,
     CorruptCheckpoint,
     TopicPartition,
-    format_offsets,
     parse_partition_metadata,
-    read_offsets,
 )
+from ottla.log.checkpoint_file import CheckpointFile
 from ottla.log.errors import StorageFailed
 from ottla.log.files import Files, Lock, failure_of
 from ottla.log.flush import Flush, run_together
@@ -47,6 +46,7 @@ class LogManager:
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         self.recovered: dict[TopicPartition, Recovered] = {}
         self.unreadable: dict[str, str] = {}  # checkpoint files that were not understood, and why
+        self._checkpoints = {name: CheckpointFile(files, f"{folder}/{name}") for name in CHECKPOINTS}
         self._lock: Lock | None = None
         self._doomed_folders: list[tuple[int, str]] = []
         self._has_deletions_to_sync = False
@@ -62,7 +62,7 @@ class LogManager:
         if clean:
             # Before anything changes: if this opening is cut short, the next one must not trust the files.
             self.files.remove(self._path(CLEAN_SHUTDOWN))
-            self.files.sync_folder(self.folder)
+        self.files.sync_folder(self.folder)  # the checkpoints that were read, too, may have been about to be renamed
         for name, partition in self._partition_folders(now_ms):
             recovered = Recovered()
             log = open_log(
@@ -99,7 +99,7 @@ class LogManager:
     def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
         """A checkpoint that cannot be read counts as empty: then more is scanned, and nothing is lost."""
         try:
-            return read_offsets(self.files, self._path(name))
+            return self._checkpoints[name].read()
         except CorruptCheckpoint as error:
             self.unreadable[name] = str(error)
             return {}
@@ -190,9 +190,9 @@ class LogManager:
 
     # Checkpoints
 
-    def checkpoint(self, name: str) -> tuple[str, bytes]:
-        """A checkpoint file as it should be now: path and contents, to be written on any thread."""
-        return self._path(name), format_offsets(self._offsets_for(name))
+    def checkpoint(self, name: str) -> Callable[[], None]:
+        """The job of writing a checkpoint as it should be now, for any thread."""
+        return self._checkpoints[name].writing(self._offsets_for(name))
 
     def _offsets_for(self, name: str) -> dict[TopicPartition, int]:
         """What is not in a file counts as 0, which is what most of many logs have."""
@@ -210,13 +210,13 @@ class LogManager:
         return self.cleaner_offsets
 
     def write_checkpoint(self, name: str) -> None:
-        self.files.replace(*self.checkpoint(name))
+        self.checkpoint(name)()
 
     def close(self, now_ms: int) -> None:
         """Close every log in good order, so that the next opening reads next to nothing."""
         is_clean = self._close_logs(now_ms)
-        for name in CHECKPOINTS:
-            self.write_checkpoint(name)
+        for failure in self.files.run_together([self.checkpoint(name) for name in CHECKPOINTS]).values():
+            raise failure
         if is_clean:
             self.files.replace(self._path(CLEAN_SHUTDOWN), b'{"version":0,"brokerEpoch":-1}')
         self._release_folder()

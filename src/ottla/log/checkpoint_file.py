@@ -1,0 +1,47 @@
+"""A checkpoint that the partitions of a data folder share, as a file that changes while the broker runs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from ottla.log.checkpoint import TopicPartition, format_offsets, parse_offsets
+from ottla.log.files import Files
+
+
+class CheckpointFile:
+    """Written on any thread, and never by what was known earlier over what was known later."""
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self._path = path
+        self._lock = threading.Lock()
+        self._asked = 0
+        self._written = 0
+        self._contents: bytes | None = None  # of the file, where that is known
+
+    def read(self) -> dict[TopicPartition, int]:
+        """The offsets in the file, none where it is missing; CorruptCheckpoint if they cannot be read."""
+        if not self._files.exists(self._path):
+            self._contents = format_offsets({})
+            return {}
+        contents = self._files.read_all(self._path)
+        offsets = parse_offsets(contents)
+        self._contents = contents
+        return offsets
+
+    def writing(self, offsets: Mapping[TopicPartition, int]) -> Callable[[], None]:
+        """The job of writing offsets as they are now; one that would change nothing does nothing."""
+        self._asked += 1
+        return partial(self._write, self._asked, format_offsets(offsets))
+
+    def _write(self, number: int, contents: bytes) -> None:
+        with self._lock:
+            if number < self._written:
+                return
+            self._written = number
+            if contents != self._contents:
+                self._contents = None
+                self._files.replace(self._path, contents)
+                self._contents = contents
