@@ -86,14 +86,14 @@ class Racing(dict[str, Chunk]):
         self.is_settled = is_settled
         self.is_over = False
         self.taken: list[Chunk] = []
-        self.values: list[bytes | None] = []
+        self.seen: list[bytes | None] = []
 
     def get(self, topic: str, default: object = None) -> Chunk | None:  # type: ignore[override]
         chunk = super().get(topic)
         if chunk is not None and not self.is_over:
             self.is_over = True
             self.taken += drain(self.buffer)
-            self.values += chunk.values
+            self.seen += chunk.values
             if self.is_settled:
                 chunk.settle(range(chunk.count))
         return chunk
@@ -107,7 +107,7 @@ def test_a_chunk_that_is_taken_under_the_callers_hands_loses_nothing(is_settled:
     racing = buffer.filling = Racing(buffer, is_settled)
     second = sends.send("t", b"second")
     assert [chunk for chunk, _ in (first, second)] == [*racing.taken, *drain(buffer)]
-    assert [*racing.values, *second[0].values] == [b"first", b"second"]
+    assert [*racing.seen, *second[0].values] == [b"first", b"second"]
 
 
 def test_the_handle_is_that_of_its_record() -> None:
