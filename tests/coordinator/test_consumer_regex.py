@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.coordinator.consumer_records import write_member
 from ottla.coordinator.consumer_regex import compile_regex
 from ottla.coordinator.group_refusal import GroupRefusal
 from ottla.wire.errors import ErrorCode
@@ -123,6 +124,18 @@ def test_what_is_no_expression_is_refused_before_anything_is_written(world: Worl
     assert response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert response.error_message == "SubscribedTopicRegex `(` is not a valid regular expression: missing closing )."
     assert world.driver.log == []
+
+
+def test_an_expression_in_the_log_that_is_none_here_matches_nothing(world: World) -> None:
+    """Apache Kafka may have written it, whose language is not the same to the last sign."""
+    a = by_regex(world, "a")
+    a.join(subscribed_topic_names=["other"])
+    profile = world.group.members["a"].profile._replace(regex="(")
+    world.driver.run(lambda _machine, operation: write_member(operation, world.group.group_id, "a", profile))
+    world.driver.crash()
+    a.beat(subscribed_topic_regex="(", subscribed_topic_names=["other"], topic_partitions=[])
+    world.driver.advance(20_000)
+    assert world.group.topic_names == {"other"}
 
 
 def test_the_resolved_topics_survive_a_crash(world: World) -> None:

@@ -115,5 +115,8 @@ def resolve(machine: GroupMachine, operation: Operation, group_id: str) -> None:
 
 
 def _matching(regex: str, names: Iterable[str]) -> frozenset[str]:
-    matches = compile_regex(regex)
+    try:
+        matches = compile_regex(regex)
+    except GroupRefusal:  # a log may hold one that whoever wrote it understood
+        return frozenset()
     return frozenset(name for name in names if matches(name))
