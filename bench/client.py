@@ -178,5 +178,5 @@ def run(quick: bool) -> list[Result]:
     for kind in kinds_to_compare():
         with servers([kind]) as [server], TemporaryDirectory(prefix="ottla-bench-") as cache:
             raw.start_to_first_record(server)
-            results += ClientBench(server, cache, rounds=1 if quick else 5, share=5 if quick else 1).measure()
+            results += ClientBench(server, cache, rounds=1 if quick else 3, share=5 if quick else 1).measure()
     return results

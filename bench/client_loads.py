@@ -18,6 +18,7 @@ from typing import Any
 
 BATCH_RECORDS = 10_000
 CONSUME_AT_ONCE = 5_000
+FETCH_BYTES = 8 << 20  # of one partition, for all
 WAIT_SECONDS = 60
 DIFFERENT_VALUES = 1_000
 
@@ -95,7 +96,7 @@ def ottla_send_arrow(task: Task, clock: Clock) -> None:
 def _ottla_consumer(task: Task) -> Iterator[Any]:
     from ottla.client import Consumer, TopicPartition
 
-    with Consumer(task.bootstrap, group=None) as consumer:
+    with Consumer(task.bootstrap, group=None, partition_bytes=FETCH_BYTES) as consumer:
         consumer.assign([TopicPartition(task.topic, 0)])
         yield consumer
 
@@ -168,7 +169,7 @@ def _confluent_consumer(task: Task) -> Any:
             "group.id": "bench",
             "enable.auto.commit": False,
             "queued.min.messages": 1_000_000,
-            "fetch.message.max.bytes": 8 << 20,
+            "fetch.message.max.bytes": FETCH_BYTES,
         }
     )
     consumer.list_topics(task.topic, WAIT_SECONDS)
@@ -228,7 +229,7 @@ def _kafka_python_consumer(task: Task) -> Any:
         group_id=None,
         enable_auto_commit=False,
         auto_offset_reset="earliest",
-        max_partition_fetch_bytes=8 << 20,
+        max_partition_fetch_bytes=FETCH_BYTES,
     )
     place = TopicPartition(task.topic, 0)
     consumer.assign([place])
@@ -281,7 +282,7 @@ def _aiokafka_consume(task: Task, clock: Clock, read: Callable[[Any], Any]) -> N
     async def run() -> None:
         from aiokafka import AIOKafkaConsumer, TopicPartition
 
-        consumer = AIOKafkaConsumer(bootstrap_servers=task.bootstrap, max_partition_fetch_bytes=8 << 20)
+        consumer = AIOKafkaConsumer(bootstrap_servers=task.bootstrap, max_partition_fetch_bytes=FETCH_BYTES)
         await consumer.start()
         place = TopicPartition(task.topic, 0)
         consumer.assign([place])
