@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+from itertools import chain
 from pathlib import Path
 
 from bench.picture import draw
@@ -13,7 +14,8 @@ EXAMPLES = """examples:
   python -m bench                      everything
   python -m bench wire log --quick     two of them, small inputs
   python -m bench --json results.json  also write the figures as JSON
-  python -m bench broker --picture broker.png  beside Apache Kafka, and draw it
+  python -m bench broker groups --picture ratios.png  beside Apache Kafka, and draw it
+  python -m bench client testkit       the client beside others, and what a broker costs a test
 """
 
 
@@ -28,7 +30,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to measure: {', '.join(present)}")
     parser.add_argument("--quick", action="store_true", help="small inputs: a look, not a measurement")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures into FILE too")
-    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the broker beside Apache Kafka, as PNG")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw what is compared with Apache Kafka, as PNG")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in present]
     if unknown:
@@ -36,9 +38,9 @@ def main() -> None:
     sections = run(options.names or present, options.quick)
     if options.json:
         write_json(options.json, sections)
-    if options.picture and "broker" in sections:
+    if options.picture:
         try:
-            draw(options.picture, sections["broker"])
+            draw(options.picture, chain.from_iterable(sections.values()))
         except ModuleNotFoundError:
             print("no picture without matplotlib: pip install -e '.[bench]'")
 
