@@ -64,6 +64,21 @@ def test_only_what_lies_behind_is_read() -> None:
         files.kill()
 
 
+def test_a_segment_that_was_sealed_since_is_read_from_there_too() -> None:
+    files = SimulatedFiles()
+    log = filled(files)
+    sealed_bytes, position = log.size_bytes, log.active.position_of(RESUMED)
+    log.roll(0)
+    append(log, epoch=2)
+    for _ in range(2):
+        size_bytes = log.size_bytes
+        files.kill()
+        log, scanned_bytes = reopened(files)
+        check_segments(log)
+        assert log.segments[0].size_bytes == sealed_bytes
+        assert scanned_bytes == size_bytes - position
+
+
 def test_all_is_read_where_the_disk_may_not_have_been_that_far() -> None:
     files = SimulatedFiles()
     size_bytes = filled(files).size_bytes

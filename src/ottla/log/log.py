@@ -481,6 +481,7 @@ class Log:
         """All of the log is on the disk, and opening it again would find the same."""
         self.segments.names_changed = False
         self._is_name_synced = True
+        self._resume_position = self.active.size_bytes
         self._clean_end = self.end_offset
 
     def begin_close(self) -> Flush | None:

@@ -358,5 +358,7 @@ def _settle(log: Log, log_start_offset: int, now_ms: int) -> None:
         log.truncate_fully(log_start_offset, now_ms)
     log.epochs.truncate_from_start(log.log_start_offset)
     kept = {segment.base_offset for segment in log.segments}
-    newest = log.snapshots.offsets[-1] if log.snapshots.offsets else None
-    log.snapshots.remove(lambda taken: taken not in kept and taken != newest)
+    kept.update(log.snapshots.offsets[-1:])
+    # Should this end badly before the recovery point moves on, the next recovery begins with this one again.
+    kept.update([taken for taken in log.snapshots.offsets if taken <= log.recovery_point][-1:])
+    log.snapshots.remove(lambda taken: taken not in kept)
