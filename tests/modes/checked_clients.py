@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Self, cast
 
 from ottla.client import (
+    Admin,
+    BrokerUnreachable,
     ClientOptions,
     CommitFailed,
     Consumer,
@@ -264,7 +266,28 @@ def follow(context: Context) -> None:
                 )
 
 
-ROLES = {"producer": produce, "transactor": transact, "worker": work, "reader": read, "follower": follow}
+def reached(role: Callable[[Context], None]) -> Callable[[Context], None]:
+    """Begins when the broker is there: that nobody listens at an address is told at once."""
+
+    def run(context: Context) -> None:
+        while context.is_wanted():
+            try:
+                with Admin(context.bootstrap, PATIENT):
+                    break
+            except BrokerUnreachable:
+                time.sleep(0.1)
+        role(context)
+
+    return run
+
+
+ROLES = {
+    "producer": reached(produce),
+    "transactor": reached(transact),
+    "worker": reached(work),
+    "reader": reached(read),
+    "follower": reached(follow),
+}
 
 if __name__ == "__main__":
     protocol = cast("GroupProtocol", sys.argv[1])

@@ -12,7 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.checker.run import Report, Run
+from tests.checker.run import FAILURES, Report, Run
+from tests.compat.reporting_process import eventually
 from tests.modes.faulty_broker import FaultyBroker
 
 CLIENTS = "tests.modes.checked_clients"
@@ -25,9 +26,14 @@ class BadNetworkRun(Run):
         self._network = broker
 
     def _disturb(self, seconds: float) -> None:
+        """When all are at work."""
+        eventually(self._is_at_work, lambda: (self._folder / FAILURES).read_text())
         self._network.make_bad(True)
         super()._disturb(seconds)
         self._network.make_bad(False)
+
+    def _is_at_work(self) -> bool:
+        return any(b"OffsetCommitted" in path.read_bytes() for path in self._history.glob("worker-*"))
 
 
 def checked_run(folder: Path, seconds: float, seed: int, protocol: str) -> Report:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.modes.checked_run import PROTOCOLS, checked_run
 
-SECONDS = float(os.environ.get("OTTLA_CHECKER_SECONDS", "10"))
+SECONDS = float(os.environ.get("OTTLA_CHECKER_SECONDS", "6"))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
