@@ -22,7 +22,6 @@ from tests.faults.broker_process import BrokerProcess
 TOPICS = int(os.environ.get("OTTLA_TOPICS", "1000"))
 CONNECTIONS = 5_000
 SPARE_FILES = 500
-FILES_A_TOPIC = 3
 WAIT_S = 60.0
 API_VERSIONS = struct.pack(">hhih", 18, 0, 1, -1)
 
@@ -31,7 +30,7 @@ API_VERSIONS = struct.pack(">hhih", 18, 0, 1, -1)
 def many_files() -> Iterator[None]:
     """As many open files as may be, for this process and those it starts."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = max(TOPICS * FILES_A_TOPIC, CONNECTIONS) + SPARE_FILES
+    needed = max(TOPICS, CONNECTIONS) + SPARE_FILES
     if hard < needed:
         pytest.skip(f"only {hard} files may be open: ulimit -Hn {needed}")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, needed), hard))
@@ -75,6 +74,19 @@ def test_many_topics(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path) as broker:
         assert write_to_each(broker, names) == dict.fromkeys(names, 1)
         print(f"{broker.memory_bytes() >> 20} MB after it was killed and started again")
+
+
+def test_a_low_limit_of_open_files_is_raised_as_far_as_may_be(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    names = [f"topic-{number}" for number in range(200)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
+    try:
+        broker = BrokerProcess(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with broker:
+        create_topics(broker, names)
+        assert write_to_each(broker, names) == dict.fromkeys(names, 0)
 
 
 @pytest.mark.usefixtures("many_files")

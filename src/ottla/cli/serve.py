@@ -6,6 +6,7 @@ import argparse
 import errno
 import gc
 import logging
+import resource
 import signal
 import sys
 import tempfile
@@ -80,6 +81,7 @@ def _serve(options: argparse.Namespace, given: dict[str, str]) -> int:
     except ConfigError as error:
         raise UsageError(str(error)) from None
     folder = _only_folder(settings.config.log_dirs or settings.config.log_dir)
+    _allow_many_files()
     loop = Loop()
     broker = Broker(loop, DiskFiles(), folder, settings, syncs=options.durability == "fsync")
     try:
@@ -96,6 +98,12 @@ def _serve(options: argparse.Namespace, given: dict[str, str]) -> int:
         broker.stop()
         loop.close()
     return 0
+
+
+def _allow_many_files() -> None:
+    """Each connection is an open file, and each partition that is written to: as many as the system lets us have."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _calm_collector() -> None:
