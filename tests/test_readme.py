@@ -6,18 +6,28 @@ import contextlib
 import io
 import re
 from pathlib import Path
+from typing import Any
+
+from ottla.testing import LocalBroker
 
 REPOSITORY = Path(__file__).parents[1]
 README = (REPOSITORY / "README.md").read_text()
 
 
 def test_the_first_program_prints_what_the_readme_says() -> None:
-    (program,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    (program,) = re.findall(r"<!-- tested by.*?-->\n```python\n(.*?)```", README, re.DOTALL)
     (promised,) = re.findall(r"It prints `(.*?)`", README)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(program, "README.md", "exec"), {})
     assert printed.getvalue().strip() == promised
+
+
+def test_the_fixture_works_as_the_readme_uses_it(ottla: LocalBroker) -> None:
+    (program,) = re.findall(r"<!-- a fixture.*?-->\n```python\n(.*?)```", README, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(program, "README.md", "exec"), names)
+    names["test_an_order_is_sent"](ottla)
 
 
 def test_every_link_leads_to_a_file() -> None:
