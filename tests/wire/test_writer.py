@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.wire.messages.create_topics import CreatableTopicConfigs, CreatableTopicResult, CreateTopicsResponse
 from ottla.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchResponse,
@@ -148,3 +149,16 @@ def test_a_static_member_is_not_lost_silently() -> None:
     with pytest.raises(ValueError, match=r"group_instance_id: only versions 7\+ can carry 'i'"):
         encode_body(request, 6)
     assert decode_body(OffsetCommitRequest, 7, encode_body(request, 7)) == request
+
+
+@pytest.mark.parametrize("version", [5, 7])
+def test_a_list_that_stands_in_many_places_is_written_in_each(version: int) -> None:
+    def configs(*names: str) -> list[CreatableTopicConfigs]:
+        return [CreatableTopicConfigs(name=name, value="1", read_only=False, is_sensitive=False) for name in names]
+
+    shared = configs("a", "b")
+    lists = [shared, configs("c"), shared, None, [], shared]
+    topics = [CreatableTopicResult(name="t", error_code=0, configs=each) for each in lists]
+    parts = CreateTopicsResponse.writers[version](CreateTopicsResponse(topics=topics))
+    read = decode_body(CreateTopicsResponse, version, joined(parts))
+    assert [topic.configs for topic in read.topics] == lists

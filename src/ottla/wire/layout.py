@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Annotated, NamedTuple, Union, cast, get_args, get_origin
 
@@ -121,16 +121,21 @@ def _least_field_size_bytes(field: Field, version: int, flexible: bool) -> int:
 
 def carries_records(struct: type[Struct], version: int) -> bool:
     """Whether record batches are anywhere inside."""
+    return any(isinstance(kind, RecordsBlob) for kind in _kinds_in(struct, version))
+
+
+def carries_repeats(struct: type[Struct], version: int) -> bool:
+    """Whether structs are anywhere inside of which a list may stand in many places."""
+    return any(isinstance(kind, Nested) and kind.struct.repeats for kind in _kinds_in(struct, version))
+
+
+def _kinds_in(struct: type[Struct], version: int) -> Iterator[Kind]:
+    """The kinds of all fields, with those inside of them."""
     layout = layout_of(struct, version)
-    return any(_holds_records(field.kind, version) for field in (*layout.positional, *layout.tagged))
-
-
-def _holds_records(kind: Kind, version: int) -> bool:
-    match kind:
-        case RecordsBlob():
-            return True
-        case Array():
-            return _holds_records(kind.element, version)
-        case Nested():
-            return carries_records(kind.struct, version)
-    return False
+    for field in (*layout.positional, *layout.tagged):
+        kind = field.kind
+        while isinstance(kind, Array):
+            kind = kind.element
+        yield kind
+        if isinstance(kind, Nested):
+            yield from _kinds_in(kind.struct, version)

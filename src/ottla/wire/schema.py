@@ -91,6 +91,7 @@ class Struct(metaclass=_Declaration):
     """A group of fields inside messages. Mutable, compared by value."""
 
     declared: ClassVar[dict[str, tuple[str, FieldOptions]]]
+    repeats: ClassVar[bool] = False  # whether a list of them often stands in many places of a message
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, *args: Any, **fields: Any) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import NoReturn, cast
 
-from ottla.wire.layout import Array, Field, Layout, Nested, carries_records, layout_of
+from ottla.wire.layout import Array, Field, Layout, Nested, carries_records, carries_repeats, layout_of
 from ottla.wire.parts import BUFFERS
 from ottla.wire.schema import Message, Struct, Writer
 from ottla.wire.source import Source
@@ -41,6 +41,8 @@ class _WriterBuilder:
                 source.line("parts = []")
             source.line("out = []")
             source.line("add = out.append")
+            if carries_repeats(self.message, self.version):
+                source.line("written = {}")
             with source.block("try:"):
                 self.struct(self.message, "message", "")
                 self.flush()
@@ -190,6 +192,13 @@ class _WriterBuilder:
                 codes = f"f'{{len({target})}}{element.code}'"
             source.line(f"{self.add}(pack('>' + {codes}, *{target}))")
             return
+        if isinstance(element, Nested) and element.struct.repeats and self.add == "add":
+            self.repeated_elements(target, element)
+        else:
+            self.elements(target, element)
+
+    def elements(self, target: str, element: Kind) -> None:
+        source = self.source
         each = source.fresh("element")
         with source.block(f"for {each} in {target}:"):
             if isinstance(element, Nested):
@@ -197,6 +206,17 @@ class _WriterBuilder:
             else:
                 self.value(element, False, each)
             self.flush()
+
+    def repeated_elements(self, target: str, element: Kind) -> None:
+        """The same list may stand in many places: its bytes are made once."""
+        source = self.source
+        start = source.fresh("start")
+        with source.block(f"if id({target}) in written:"):
+            source.line(f"add(written[id({target})])")
+        with source.block("else:"):
+            source.line(f"{start} = len(out)")
+            self.elements(target, element)
+            source.line(f"written[id({target})] = b''.join(out[{start}:])")
 
     def nullable_struct(self, value: str, struct: type[Struct], null: str = "MINUS_ONE") -> None:
         source = self.source

@@ -6,6 +6,8 @@ quotas; 7 answers with the topic id.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from ottla.wire import apis
 from ottla.wire.schema import Request, Response, Struct, ignorable, tagged
 from ottla.wire.types import Bool, Int8, Int16, Int32, String, Uuid
@@ -37,6 +39,8 @@ class CreateTopicsRequest(Request, api=apis.CREATE_TOPICS):
 
 
 class CreatableTopicConfigs(Struct):
+    repeats: ClassVar[bool] = True
+
     name: String
     value: String | None
     read_only: Bool
