@@ -8,7 +8,7 @@ from pathlib import Path
 from bench.picture import draw
 from bench.report import Result, describe_machine, format_table, write_json
 
-NAMES = ("wire", "records", "log", "hot_path", "broker", "groups", "transactions", "testkit", "client")
+NAMES = ("wire", "records", "log", "log_size", "hot_path", "broker", "groups", "transactions", "testkit", "client")
 
 EXAMPLES = """examples:
   python -m bench                      everything

@@ -295,7 +295,7 @@ def end_to_end_seconds(server: Server, topic: str, *, rate: int, seconds: float)
         next_offset = first.responses[0].partition_responses[0].base_offset + 1
         total, taken = int(rate * seconds), list[float]()
         sent, base_offset = 0, next_offset
-        consumer.socket.sendall(frame_of(_fetch_request(topic, next_offset)))
+        consumer.socket.sendall(frame_of(fetch_request(topic, next_offset)))
         start = time.perf_counter()
         while len(taken) < total:
             due = start + sent / rate
@@ -312,14 +312,14 @@ def end_to_end_seconds(server: Server, topic: str, *, rate: int, seconds: float)
                     end_offset = _end_of(answer, next_offset)
                     taken += [now - start - (offset - base_offset) / rate for offset in range(next_offset, end_offset)]
                     next_offset = end_offset
-                    consumer.socket.sendall(frame_of(_fetch_request(topic, next_offset)))
+                    consumer.socket.sendall(frame_of(fetch_request(topic, next_offset)))
             if sent < total and time.perf_counter() >= due:
                 producer.socket.sendall(frame)
                 sent += 1
     return taken
 
 
-def _fetch_request(topic: str, offset: int) -> FetchRequest:
+def fetch_request(topic: str, offset: int) -> FetchRequest:
     wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
     return FetchRequest(max_wait_ms=500, min_bytes=1, topics=[FetchTopic(topic=topic, partitions=[wanted])])
 

@@ -47,6 +47,7 @@ def scratch() -> Iterator[str]:
 
 
 def new_log(folder: str, config: TopicConfig | None = None) -> Log:
+    DiskFiles().make_folder(f"{folder}/bench-0")
     return open_log(DiskFiles(), f"{folder}/bench-0", config or TopicConfig(), now_ms=START_MS)
 
 
@@ -205,7 +206,7 @@ def reopen(folder: str) -> None:
 
 
 def opening_many(quick: bool) -> list[Result]:
-    """A data folder of empty partitions, made and opened."""
+    """A data folder of partitions with a record each, made and opened."""
     count = 500 if quick else 5_000
     results = []
     with scratch() as folder:
@@ -216,6 +217,11 @@ def opening_many(quick: bool) -> list[Result]:
             manager.create(f"topic-{number}", 0, TopicConfig(), START_MS, bytes(16))
         taken = time.perf_counter() - start
         results.append(Result.of(f"create {count:,} empty partitions", Spread(taken, taken, taken), "s"))
+        start = time.perf_counter()
+        for log in manager.logs.values():
+            append_whole(log, produced(1))
+        taken = time.perf_counter() - start
+        results.append(Result.of(f"first record to {count:,} partitions", Spread(taken, taken, taken), "s"))
         manager.close(START_MS)
         for ending in ("clean end", "crash"):
             seconds = []
@@ -229,15 +235,13 @@ def opening_many(quick: bool) -> list[Result]:
                 else:
                     release(manager)
             target = "< 1" if not quick else ""
-            label = f"open {count:,} empty partitions after a {ending}"
+            label = f"open {count:,} partitions after a {ending}"
             results.append(Result.of(label, spread_of(seconds), "s", target))
         process = subprocess.run(
             [sys.executable, "-c", MEMORY_OF_OPENING, folder], capture_output=True, text=True, check=True
         )
         megabytes = int(process.stdout) / 1e6
-        results.append(
-            Result(f"memory that {count:,} open empty partitions take", megabytes, "MB", megabytes, megabytes)
-        )
+        results.append(Result(f"memory that {count:,} open partitions take", megabytes, "MB", megabytes, megabytes))
     return results
 
 
