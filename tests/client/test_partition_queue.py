@@ -71,11 +71,14 @@ answers = st.lists(st.sampled_from(["ok", "refused", "lost before", "lost after"
 
 
 @settings(max_examples=300)
-@given(answers=answers, batch_count=st.integers(1, 12))
-@example(answers=["ok", "too large", *["ok"] * 4, "too large"], batch_count=7)
-def test_in_order_and_once_through_all_troubles(answers: list[str], batch_count: int) -> None:
+@given(answers=answers, batch_count=st.integers(1, 12), in_transaction=st.booleans())
+@example(answers=["ok", "too large", *["ok"] * 4, "too large"], batch_count=7, in_transaction=False)
+@example(answers=["ok", "refused"], batch_count=4, in_transaction=True)
+def test_in_order_and_once_through_all_troubles(answers: list[str], batch_count: int, in_transaction: bool) -> None:
     """Requests reach the broker in the order they are sent, on one connection; a lost connection takes all with it."""
-    queue, log = PartitionQueue("t", 0, IDENTITY), Log()
+    queue, log = PartitionQueue("t", 0, IDENTITY, renumbers=not in_transaction), Log()
+    if in_transaction:  # where a record that is not written fails all
+        answers = [answer for answer in answers if answer != "too large"]
     written = fill(queue, batch_count)
     left = iter(answers)
     while not queue.is_idle:
@@ -149,6 +152,23 @@ def test_in_a_transaction_a_gap_is_an_error() -> None:
     [(decided, outcome)] = queue.answered(batch, refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), 0)
     assert decided is batch
     assert isinstance(outcome.error, ServerError)
+
+
+def test_in_a_transaction_what_came_before_an_older_one_is_sent_again() -> None:
+    """The older one was on a connection that was cut, the younger ones on the next."""
+    queue, log = PartitionQueue("t", 0, IDENTITY, renumbers=False), Log()
+    written = fill(queue, 4)
+    first = queue.take()
+    queue.answered(first, log.append(first), 0)
+    older, younger, youngest = (queue.take() for _ in range(3))
+    assert queue.answered(youngest, log.append(youngest), 0) == []
+    assert queue.answered(older, Outcome(error=ConnectionLost("cut")), 0) == []
+    assert queue.answered(younger, log.append(younger), 0) == []
+    for again in (older, younger, youngest):
+        assert queue.take() is again
+        [(decided, outcome)] = queue.answered(again, log.append(again), 0)
+        assert (decided, outcome.error) == (again, None)
+    assert log.values == written
 
 
 @pytest.mark.parametrize("was_tried", [False, True])

@@ -71,3 +71,11 @@ def test_even_if_its_very_first_batch_is_refused(ottla: LocalBroker) -> None:
     send_with_ottla(ottla, SENT, 5, True)
     refused.wait()
     assert ottla.values("t") == SENT
+
+
+def test_a_transaction_keeps_it_too(ottla: LocalBroker) -> None:
+    refused = ottla.faults.error("Produce", "NOT_LEADER_OR_FOLLOWER", after=1)
+    with Producer(ottla.bootstrap, transactional_id="x", batch_bytes=1) as producer, producer.transaction():
+        producer.send_many("t", SENT)
+    refused.wait()
+    assert ottla.values("t") == SENT

@@ -87,7 +87,7 @@ class PartitionQueue:
             decided.append((batch, outcome._replace(error=None)))
         elif code in _TOO_LARGE and batch.count > 1:
             self.returned += self._split(batch)
-        elif error.is_retriable or (self._renumbers and code in _OUT_OF_STEP and self.identity != ANONYMOUS):
+        elif error.is_retriable or self._can_get_into_step(batch, code):
             batch.trouble = error
             self.returned.append(batch)
         else:
@@ -95,6 +95,12 @@ class PartitionQueue:
         if self.returned and not self.in_flight:
             decided += self._line_up(now)
         return decided
+
+    def _can_get_into_step(self, batch: Batch, code: int) -> bool:
+        """Under another number; or under its own, if it only came before an older one that is still to be written."""
+        if code not in _OUT_OF_STEP or self.identity == ANONYMOUS:
+            return False
+        return self._renumbers or any(_is_before(other, batch) for other in (*self.in_flight, *self.returned))
 
     def _split(self, batch: Batch) -> tuple[Batch, Batch]:
         """The halves have together the numbers that the batch had."""
@@ -110,7 +116,7 @@ class PartitionQueue:
         # By how far each is from the oldest, for sequences start again at 0; those without one as they came back.
         back = sorted(self.returned, key=lambda batch: (batch.sequence - start) & 0x7FFFFFFF if start >= 0 else 0)
         self.returned = []
-        if error_code(back[0].trouble) in _OUT_OF_STEP:
+        if self._renumbers and error_code(back[0].trouble) in _OUT_OF_STEP:
             # The broker has not what comes before it, and will not get it: the numbers start anew.
             self._renumber([*back, *self.waiting])
         self.waiting.extendleft(reversed(back))
@@ -159,3 +165,8 @@ class PartitionQueue:
         self.identity = identity
         self.next_sequence = 0
         self.is_known = False
+
+
+def _is_before(one: Batch, other: Batch) -> bool:
+    """By their numbers, which start again at 0."""
+    return one.identity == other.identity and 0 < (other.sequence - one.sequence) & 0x7FFFFFFF < 1 << 30
