@@ -105,9 +105,6 @@ cdef inline int64_t int64(object number) except? -1:
     return PyNumber_Index(number)
 
 
-@cython.final
-@cython.no_gc
-@cython.freelist(256)
 cdef class Record:
     cdef readonly int64_t offset
     cdef readonly int64_t timestamp

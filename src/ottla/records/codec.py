@@ -84,6 +84,12 @@ class ColumnsFull(OverflowError):
     """The columns cannot take this batch: finish them and begin new ones."""
 
 
+# A record holds no reference that could lead back to it, so the collector need not look at it. Cython obeys these
+# here alone, not in the .pxd file, and only above `cclass`.
+@cython.final
+@cython.no_gc
+@cython.freelist(256)
+@cython.cclass
 class Record:
     """One record as a reader gets it. Not to be changed."""
 

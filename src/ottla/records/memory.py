@@ -7,13 +7,32 @@ that a pointer and a bytes object read alike: both are indexed and sliced.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from operator import index
-from typing import NamedTuple
-
-compiled = False  # stands in for cython.compiled where Cython is not installed
+from typing import NamedTuple, TypeVar
 
 _SIGN = 1 << 63
 _WRAP = 1 << 64
+
+T = TypeVar("T")
+
+# What the codec asks of Cython, where that is not installed.
+
+compiled = False
+
+
+def cclass(declared: T) -> T:
+    return declared
+
+
+final = no_gc = cclass
+
+
+def freelist(_size: int) -> Callable[[T], T]:
+    return cclass
+
+
+# Memory.
 
 
 class Fields(NamedTuple):
