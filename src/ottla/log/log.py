@@ -62,10 +62,8 @@ class Log:
         topic_id: bytes | None = None,
         has_folder: bool = True,
     ) -> None:
-        self.files = files
-        self.folder = folder
+        self.files, self.folder, self.has_folder = files, folder, has_folder
         self.topic_id = topic_id
-        self.has_folder = has_folder
         self.segments = Segments(files, folder, segments)
         self.epochs = epochs
         self.producers = producers
@@ -354,10 +352,10 @@ class Log:
         folders = [self.folder] if self.segments.names_changed or self.epochs.unsynced else []
         if not self._is_name_synced:
             folders.append(self.folder.rpartition("/")[0])
+            paths.append(f"{self.folder}/{PARTITION_METADATA}")
         self._is_name_synced = True
         self.segments.names_changed = self.epochs.unsynced = False
-        open_files = [segment.file for segment in unflushed]
-        return Flush(self.files, self.end_offset, open_files, paths, folders, self._truncations)
+        return Flush(self.files, self.end_offset, [each.file for each in unflushed], paths, folders, self._truncations)
 
     def end_flush(self, flush: Flush, now_ms: int, error: OSError | None = None) -> None:
         """Take note of how a flush ended. One that failed is never tried again: the pages may be gone."""
