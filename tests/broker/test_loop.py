@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -24,6 +25,24 @@ def test_timers_fire_in_the_order_of_their_time(loop: Loop) -> None:
     loop.call_later(0.0, lambda: fired.append("soon"))
     loop.run()
     assert fired == ["soon", "middle", "late"]
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_jobs_can_be_waited_for(loop: Loop, count: int) -> None:
+    may_run = threading.Event()
+    ran: list[int] = []
+    done: list[Exception | None] = []
+
+    def job(number: int) -> None:
+        may_run.wait(10)
+        ran.append(number)
+
+    for number in range(count):
+        loop.run_blocking(partial(job, number), done.append)
+    may_run.set()
+    loop.finish_jobs()
+    assert ran == list(range(count))
+    assert done == []  # that is for the loop to tell, when it comes round
 
 
 def test_a_cancelled_timer_does_not_fire(loop: Loop) -> None:

@@ -170,6 +170,7 @@ class Broker:
     def stop(self) -> None:
         """Let go of the clients, then close the data in good order."""
         self._stop_serving()
+        self.loop.finish_jobs()  # a flush under way would write to the same files
         self.logs.close(self.clock_ms())
 
     def abandon(self) -> None:

@@ -100,6 +100,10 @@ class Loop:
         """Run a job that may block, one after the other on a thread of its own; then `done` on the loop."""
         self.system.run_blocking(job, lambda failure: self.post(lambda: done(failure)))
 
+    def finish_jobs(self) -> None:
+        """Wait until the jobs that were given so far have run."""
+        self.system.finish_jobs()
+
     # Running
 
     def set_background(self, step: Callable[[], bool] | None) -> None:

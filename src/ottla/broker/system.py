@@ -80,6 +80,9 @@ class System(Protocol):
     def run_blocking(self, job: Callable[[], None], finished: Finished) -> None:
         """Run jobs one after the other on a thread of their own, where `finished` is called, too."""
 
+    def finish_jobs(self) -> None:
+        """Return when the jobs that were given so far have run."""
+
     def close(self) -> None:
         """Wait for jobs under way, and let go of everything."""
 
@@ -147,6 +150,12 @@ class LinuxSystem:
             self._worker = threading.Thread(target=self._work, name="ottla-blocking", daemon=True)
             self._worker.start()
         self._jobs.put((job, finished))
+
+    def finish_jobs(self) -> None:
+        if self._worker is not None:
+            finished = threading.Event()
+            self._jobs.put((finished.set, lambda _failure: None))
+            finished.wait()
 
     def _work(self) -> None:
         while (entry := self._jobs.get()) is not None:

@@ -230,6 +230,10 @@ class SimulatedSystem:
     def run_blocking(self, job: Callable[[], None], finished: Finished) -> None:
         self._jobs.append((job, finished))
 
+    def finish_jobs(self) -> None:
+        while self._jobs:
+            self._run_job()
+
     def _run_job(self) -> None:
         job, finished = self._jobs.popleft()
         failure: Exception | None = None
