@@ -69,6 +69,8 @@ FIGURES: dict[str, Figure] = {
     "CPU of a commit, 8 connections x 4": Figure("us"),
     "1,000 groups from join to assignment": Figure("s", "<= 1"),
     "commits of 1,000 groups": Figure("1/s", ">= 1"),
+    "CPU of a group's joining, 1,000 groups": Figure("us"),
+    "CPU of a commit, 1,000 groups": Figure("us"),
     "rebalance of 50 members, 500 partitions": Figure("ms", "<= 1"),
     "rebalance of 50 members, 500 partitions, new protocol": Figure("ms", "<= 1"),
     "heartbeats of the new protocol, 16 in flight": Figure("1/s", ">= 1"),

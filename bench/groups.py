@@ -63,12 +63,20 @@ def many_groups(server: Server, seconds: float) -> Samples:
     started_ns = time.time_ns()
     members = [group_clients.GroupMember(server, f"many-{started_ns}-{number}", "first") for number in range(GROUPS)]
     try:
+        cpu = server.cpu_seconds()
         taken = group_clients.settle(members, 1)
+        joining = server.cpu_seconds() - cpu
         rate = group_clients.commits_of_all(members, seconds)
+        committing = server.cpu_seconds() - cpu - joining
     finally:
         for member in members:
             member.close()
-    return {f"{GROUPS:,} groups from join to assignment": taken, f"commits of {GROUPS:,} groups": rate}
+    return {
+        f"{GROUPS:,} groups from join to assignment": taken,
+        f"commits of {GROUPS:,} groups": rate,
+        f"CPU of a group's joining, {GROUPS:,} groups": joining / GROUPS * 1e6,
+        f"CPU of a commit, {GROUPS:,} groups": committing / (rate * seconds) * 1e6,
+    }
 
 
 def wide_topic(server: Server) -> str:
