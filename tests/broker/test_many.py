@@ -78,7 +78,7 @@ def test_many_topics(tmp_path: Path) -> None:
 
 def test_a_low_limit_of_open_files_is_raised_as_far_as_may_be(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    low = len(os.listdir("/proc/self/fd")) + 50  # this process has to live with it for a moment
+    low = len(list(Path("/proc/self/fd").iterdir())) + 50  # this process has to live with it for a moment
     names = [f"topic-{number}" for number in range(low + 100)]
     resource.setrlimit(resource.RLIMIT_NOFILE, (low, hard))
     try:
