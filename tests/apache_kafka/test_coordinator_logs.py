@@ -93,7 +93,7 @@ def clients_at_work(bootstrap: str) -> Iterator[Seen]:
                 bootstrap, "source", group="classic", instance_id=instance_id, auto_commit=False
             ))  # fmt: skip
         for group, size in (("classic", 2), ("pattern", 1)):
-            eventually(lambda group=group: describe(admin, group), lambda seen, size=size: is_settled(seen, size))  # type: ignore[misc]
+            eventually(lambda group=group: describe(admin, group), lambda seen, size=size: is_settled(seen, size, 2))  # type: ignore[misc]
         yield look(bootstrap)
 
 

@@ -87,13 +87,16 @@ def describe(admin: Admin, group: str) -> GroupDescription | None:
         return None
 
 
-def is_settled(group: GroupDescription | None, size: int) -> bool:
-    return group is not None and group.state == "Stable" and len(group.members) == size
-
-
-def assigned_to(group: GroupDescription | None) -> Counter[TopicPartition]:
+def assigned_to(group: GroupDescription) -> Counter[TopicPartition]:
     """How many members have each partition."""
-    return Counter(place for member in (group.members if group is not None else ()) for place in member.assignment)
+    return Counter(place for member in group.members for place in member.assignment)
+
+
+def is_settled(group: GroupDescription | None, size: int, partition_count: int) -> bool:
+    """A cooperative group is stable for a moment when a partition has been given up and not yet been given."""
+    if group is None or group.state != "Stable":
+        return False
+    return len(group.members) == size and len(assigned_to(group)) == partition_count
 
 
 async def delete_records(bootstrap: str, place: TopicPartition, before_offset: int) -> None:
@@ -141,10 +144,7 @@ class AdminGroupsContract:
             )
             running.start(lambda: Consumer(bootstrap, topic, options=ClientOptions(client_id="two"), **options))
 
-            # A cooperative group is stable for a moment when a partition has been given up and not yet been given.
-            found = eventually(
-                lambda: describe(admin, group), lambda seen: is_settled(seen, 2) and len(assigned_to(seen)) == 3
-            )
+            found = eventually(lambda: describe(admin, group), lambda seen: is_settled(seen, 2, 3))
             assert found is not None
             assert found.type == protocol
             assert found.protocol_type == "consumer"

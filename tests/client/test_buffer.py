@@ -181,3 +181,10 @@ def test_a_record_without_a_time_gets_that_of_its_chunk_or_its_own(stamps_each: 
     assert chunk.timestamps is not None
     assert chunk.timestamps[1] == 0
     assert before_ms <= chunk.timestamps[0] <= time.time_ns() // 1_000_000
+
+
+def test_a_chunk_that_is_closed_before_its_first_record_has_none() -> None:
+    chunk = Chunk("t", threading.Lock(), 0)
+    chunk.has_more = True
+    chunk.unpack()
+    assert chunk.values == []

@@ -111,7 +111,7 @@ class Chunk:
         if self.values:
             return
         records = self.records[: self.count]
-        if not self.has_more:
+        if not self.has_more or not records:  # closed before its first record came
             self.values = cast("list[bytes | None]", records)
             return
         whole = [record if type(record) is tuple else (record, None, (), None, None, None) for record in records]
