@@ -12,7 +12,7 @@ from ottla.broker.config_layers import BrokerSettings, broker_settings
 from ottla.config import ConfigError, Described, Source, text_of
 from tests.broker.configuration_page import LEFT_OUT, PAGE, TABLE, table
 
-# What a broker of Apache Kafka 4.3.1 describes.
+# What a broker of Apache Kafka 4.3.1 describes; what is internal, only where it is set.
 FACTS: dict[str, dict[str, Any]] = json.loads(
     (Path(__file__).parent / "broker_configs.json").read_text(encoding="utf-8")
 )
@@ -29,6 +29,7 @@ def test_a_setting_is_as_kafka_has_it(name: str) -> None:
     definition, fact = broker_settings()[name], FACTS[name]
     assert definition.kind.name == fact["kind"]
     assert is_dynamic(name) != fact["read_only"]
+    assert definition.is_internal == fact.get("internal", False)
     if name not in OTHER_DEFAULTS:
         assert text_of(definition.default) == fact["default"]
     assert definition.documentation.endswith(".")
@@ -77,6 +78,13 @@ def test_what_nobody_knows_is_no_mistake() -> None:
     assert described(settings, "background.threads").text == "3"
 
 
+def test_what_is_internal_is_described_where_it_is_set() -> None:
+    name = "group.consumer.regex.refresh.interval.ms"
+    assert name not in {entry.name for entry in BrokerSettings().describe()}
+    entry = described(BrokerSettings({name: "20000"}), name)
+    assert (entry.text, entry.source) == ("20000", Source.STATIC_BROKER)
+
+
 def test_topics_take_their_values_from_the_broker() -> None:
     settings = BrokerSettings({"log.retention.hours": "2", "message.max.bytes": "77"})
     config = settings.topic_defaults.topic({})
@@ -91,6 +99,11 @@ def test_topics_take_their_values_from_the_broker() -> None:
         ({"num.partitions": "0"}, "Invalid value 0 for configuration num.partitions: Value must be at least 1"),
         ({"num.partitions": "x"}, "Invalid value x for configuration num.partitions: Not a number of type INT"),
         ({"background.threads": "0"}, "Invalid value 0 for configuration background.threads: Value must be at least 1"),
+        (
+            {"group.consumer.regex.refresh.interval.ms": "9999"},
+            "Invalid value 9999 for configuration group.consumer.regex.refresh.interval.ms: "
+            "Value must be at least 10000",
+        ),
         ({"fetch.max.bytes": "1"}, "Invalid value 1 for configuration fetch.max.bytes: Value must be at least 1024"),
         (
             {"log.cleanup.policy": "wild"},

@@ -34,6 +34,12 @@ def test_a_group_goes_by_its_own_settings_and_others_by_the_brokers(store: Local
     assert (other.session_timeout_ms, other.heartbeat_interval_ms) == (45_000, 7000)
 
 
+def test_a_setting_of_the_broker_alone_holds_for_every_group(store: LocalStore) -> None:
+    configs = GroupConfigs(store, BrokerSettings({"group.consumer.regex.refresh.interval.ms": "20000"}))
+    assert configs.consumer_settings("g").regex_refresh_interval_ms == 20_000
+    assert GroupConfigs(store, BrokerSettings()).consumer_settings("g").regex_refresh_interval_ms == 600_000
+
+
 def test_they_last_until_they_are_taken_away(store: LocalStore) -> None:
     settings = BrokerSettings()
     GroupConfigs(store, settings).replace("a b/ö", {SESSION: "50000"})

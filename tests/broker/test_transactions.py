@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ottla.coordinator.transaction_machine import TransactionMachine
 from ottla.log.errors import StorageFailed
 from ottla.replica.partition import Partition
 from ottla.wire.errors import ErrorCode
@@ -319,6 +320,37 @@ def test_markers_wait_for_room_on_the_disk(broker: SimulatedBroker, monkeypatch:
     broker.advance(1)
     assert client.state() == "CompleteCommit"
     assert all_read(broker, [0, 1]) == [[b"a"], [b"b"]]
+
+
+@pytest.mark.parametrize(
+    ("settings", "asked", "waited_ms"),
+    [
+        ({}, 6, 100),
+        ({"add_partitions_to_txn_retry_backoff_ms": "30"}, 5, 120),
+        ({"add_partitions_to_txn_retry_backoff_max_ms": "0"}, 1, 0),
+        ({"request_timeout_ms": "50"}, 4, 60),
+    ],
+)
+def test_a_write_asks_now_and_then_whether_the_transaction_before_is_over(
+    start: Start, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], asked: int, waited_ms: int
+) -> None:
+    broker = start(**settings)
+    client = TransactionalClient(broker)
+    client.init()
+    append_in(client, 0, 0, b"a")
+    failing(monkeypatch, lambda partition: partition.topic == TOPIC)
+    assert client.end(is_commit=True) == 0
+    add_partitions = TransactionMachine.add_partitions
+    asked_at = []
+
+    def noted(self: TransactionMachine, *arguments: Any) -> None:
+        asked_at.append(broker.system.now())
+        add_partitions(self, *arguments)
+
+    monkeypatch.setattr(TransactionMachine, "add_partitions", noted)
+    assert client.write(0, 0, b"b") == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert len(asked_at) == asked
+    assert asked_at[-1] - asked_at[0] == pytest.approx(waited_ms / 1000)
 
 
 def test_a_coordinator_that_cannot_write_says_so_and_goes_on_later(

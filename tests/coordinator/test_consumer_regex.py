@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from ottla.coordinator.consumer_records import write_member
@@ -86,6 +88,20 @@ def test_without_new_topics_expressions_are_resolved_only_now_and_then(world: Wo
     a.beat()
     world.driver.advance(0)
     assert world.record_types() == ["ConsumerGroupRegularExpression"], "ten minutes have passed"
+
+
+def test_how_often_is_a_setting(world: World) -> None:
+    world.settings = dataclasses.replace(world.settings, regex_refresh_interval_ms=20_000)
+    a = by_regex(world, "a")
+    a.join()
+    world.driver.advance(0)
+    a.beat()
+    world.record_types()
+    for passed_ms, written in ((20_000, []), (1, ["ConsumerGroupRegularExpression"])):
+        world.driver.advance(passed_ms)
+        a.beat()
+        world.driver.advance(0)
+        assert world.record_types() == written
 
 
 def test_a_new_expression_takes_away_what_it_is_not_known_to_match(world: World) -> None:

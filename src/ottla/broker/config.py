@@ -22,10 +22,20 @@ def own(
     documentation: str,
     *,
     check: Check | None = None,
+    is_internal: bool = False,
     is_kept_only: bool = False,
 ) -> Any:
     """A setting that takes its value from the broker's layers by its own name."""
-    return setting(name, kind, default, documentation, check=check, synonyms=name, is_kept_only=is_kept_only)
+    return setting(
+        name,
+        kind,
+        default,
+        documentation,
+        check=check,
+        synonyms=name,
+        is_internal=is_internal,
+        is_kept_only=is_kept_only,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +168,12 @@ class BrokerConfig:
         "How many requests may wait for an answer.",
         check=at_least(1),
         is_kept_only=True,
+    )
+    request_timeout_ms: int = own(
+        "request.timeout.ms",
+        Kind.INT,
+        30_000,
+        "The most that a request waits for what the broker itself asks on its behalf.",
     )
     quota_window_num: int = own(
         "quota.window.num",
@@ -343,6 +359,14 @@ class BrokerConfig:
         "Whether groups may change between the old and the new protocol while they have members.",
         check=OneOf(("disabled", "downgrade", "upgrade", "bidirectional")),
     )
+    group_consumer_regex_refresh_interval_ms: int = own(
+        "group.consumer.regex.refresh.interval.ms",
+        Kind.INT,
+        600_000,
+        "How often the topics that a group's regular expressions match are looked up anew, whatever happens.",
+        check=at_least(10_000),
+        is_internal=True,
+    )
     group_coordinator_rebalance_protocols: tuple[str, ...] = own(
         "group.coordinator.rebalance.protocols",
         Kind.LIST,
@@ -408,8 +432,15 @@ class BrokerConfig:
         "add.partitions.to.txn.retry.backoff.max.ms",
         Kind.INT,
         100,
-        "How long a write waits for the transaction before it to be over.",
+        "How long a write waits for the transaction before it to be over, if request.timeout.ms is not less.",
         check=at_least(0),
+    )
+    add_partitions_to_txn_retry_backoff_ms: int = own(
+        "add.partitions.to.txn.retry.backoff.ms",
+        Kind.INT,
+        20,
+        "How often it asks meanwhile, besides at the moment when that is over.",
+        check=at_least(1),
     )
     transaction_state_log_num_partitions: int = own(
         "transaction.state.log.num.partitions",

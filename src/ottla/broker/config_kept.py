@@ -19,7 +19,6 @@ _ROWS: tuple[Row, ...] = (
     ("num.replica.alter.log.dirs.threads", Kind.INT, None, "Threads that move replicas between folders."),
     ("num.replica.fetchers", Kind.INT, 1, "Threads that copy from each other broker."),
     ("queued.max.request.bytes", Kind.LONG, -1, "How many bytes of requests may wait; -1: no limit."),
-    ("request.timeout.ms", Kind.INT, 30_000, "How long the broker waits for an answer to its own requests."),
     # Connections
     ("connection.failed.authentication.delay.ms", Kind.INT, 100, "The delay of closing a failed login.", at_least(0)),
     ("connections.max.reauth.ms", Kind.LONG, 0, "How long a login lasts; 0: as long as its connection."),
@@ -99,13 +98,6 @@ _ROWS: tuple[Row, ...] = (
     ("offsets.load.buffer.size", Kind.INT, 5_242_880, "How much is read at once of committed offsets.", at_least(1)),
     ("offsets.topic.compression.codec", Kind.INT, 0, "The codec of the topic of offsets, by its number."),
     # Transactions
-    (
-        "add.partitions.to.txn.retry.backoff.ms",
-        Kind.INT,
-        20,
-        "The first wait between two tries to add partitions to a transaction.",
-        at_least(1),
-    ),
     ("transaction.state.log.load.buffer.size", Kind.INT, 5_242_880, "How much is read at once.", at_least(1)),
     ("transaction.two.phase.commit.enable", Kind.BOOLEAN, False, "Whether transactions may stay prepared."),
     # Metrics

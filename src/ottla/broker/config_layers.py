@@ -29,7 +29,7 @@ _BY_SYNONYM = by_synonym(OWN_SETTINGS.values())
 
 @functools.cache
 def broker_settings() -> dict[str, Definition]:
-    """Every setting that a broker describes, by name."""
+    """Every setting that a broker knows, by name."""
     from ottla.broker.config_kept import KEPT_SETTINGS  # many, and rarely asked for
 
     return dict(sorted((OWN_SETTINGS | TOPIC_FALLBACKS | KEPT_SETTINGS).items()))
@@ -72,9 +72,14 @@ class BrokerSettings:
 
     def describe(self) -> list[Described]:
         """What DescribeConfigs answers for this broker: every setting there is, and what else was set."""
-        layers = self.layers
-        described = [_described(definition, layers) for definition in broker_settings().values()]
-        unknown = {name for layer in layers for name in layer.texts if name not in broker_settings()}
+        layers, settings = self.layers, broker_settings()
+        set_names = {name for layer in layers for name in layer.texts}
+        described = [
+            _described(definition, layers)
+            for name, definition in settings.items()
+            if not definition.is_internal or name in set_names
+        ]
+        unknown = set_names - settings.keys()
         return described + [_described(_unknown(name), layers) for name in sorted(unknown)]
 
     def describe_cluster(self) -> list[Described]:

@@ -144,6 +144,7 @@ def _resolve(config: BrokerConfig, texts: Mapping[str, str]) -> ConsumerSettings
         session_timeout_ms=value(SESSION_TIMEOUT, config.group_consumer_session_timeout_ms),
         heartbeat_interval_ms=value(HEARTBEAT_INTERVAL, config.group_consumer_heartbeat_interval_ms),
         assignment_interval_ms=value(ASSIGNMENT_INTERVAL, config.group_consumer_assignment_interval_ms),
+        regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
         max_size=config.group_consumer_max_size,
         assignors=config.group_consumer_assignors,
         migration_policy=MigrationPolicy(config.group_consumer_migration_policy),

@@ -31,6 +31,7 @@ class Asking(NamedTuple):
     producer: tuple[int, int]
     partitions: Collection[TopicPartition]
     adds: bool
+    until: float  # when it is told that the transaction before is still not over
     done: Callable[[PartitionCodes], None]
 
 
@@ -57,10 +58,14 @@ class Transactions(Coordinator[TransactionMachine]):
         `adds`: they are added where they do not take part yet, as version 2 of transactions has it, and if the
         transaction before is not over yet, a moment is spent waiting for that.
         """
-        self._ask(Asking(transactional_id, producer, partitions, adds, done), may_wait=adds)
+        config = self.broker.settings.config
+        wait_ms = min(config.add_partitions_to_txn_retry_backoff_max_ms, config.request_timeout_ms) if adds else 0
+        until = self.broker.loop.now() + wait_ms / 1000
+        self._ask(Asking(transactional_id, producer, partitions, adds, until, done))
 
-    def _ask(self, asking: Asking, *, may_wait: bool) -> None:
+    def _ask(self, asking: Asking) -> None:
         def answered(codes: PartitionCodes) -> None:
+            may_wait = self.broker.loop.now() < asking.until
             if may_wait and ErrorCode.CONCURRENT_TRANSACTIONS in codes.values():
                 self._wait(asking)
             else:
@@ -69,7 +74,7 @@ class Transactions(Coordinator[TransactionMachine]):
         reply = Reply(answered, lambda code: dict.fromkeys(asking.partitions, code))
 
         def event(machine: TransactionMachine, operation: Operation) -> None:
-            transactional_id, producer, partitions, adds, _ = asking
+            transactional_id, producer, partitions, adds, _, _ = asking
             if adds:
                 machine.add_partitions(operation, reply, transactional_id, producer, partitions, VERSION_2)
             else:
@@ -78,8 +83,9 @@ class Transactions(Coordinator[TransactionMachine]):
         self.submit(asking.transactional_id, reply, event)
 
     def _wait(self, asking: Asking) -> None:
+        """Ask again when the transaction before is over, and after a while in any case."""
         self._waiting.setdefault(asking.transactional_id, []).append(asking)
-        seconds = self.broker.settings.config.add_partitions_to_txn_retry_backoff_max_ms / 1000
+        seconds = self.broker.settings.config.add_partitions_to_txn_retry_backoff_ms / 1000
         self.broker.loop.call_later(seconds, lambda: self._waited(asking))
 
     def _waited(self, asking: Asking) -> None:
@@ -90,7 +96,7 @@ class Transactions(Coordinator[TransactionMachine]):
                 self._waiting[asking.transactional_id] = left
             else:
                 del self._waiting[asking.transactional_id]
-            self._ask(asking, may_wait=False)
+            self._ask(asking)
 
     def find(self, transactional_id: str) -> Transaction | ErrorCode:
         """The state of a transactional id, without making anything for it."""
@@ -126,7 +132,7 @@ class Transactions(Coordinator[TransactionMachine]):
         producer = markers.producer_id, markers.producer_epoch
         shard.run(lambda operation: shard.machine.markers_written(operation, markers.transactional_id, producer))
         for asking in self._waiting.pop(markers.transactional_id, ()):
-            self._ask(asking, may_wait=False)
+            self._ask(asking)
 
     def stop(self) -> None:
         self._waiting.clear()
