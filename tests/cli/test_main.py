@@ -1,5 +1,6 @@
 """The frame of the command line: help, errors, exit codes."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import ottla
-from ottla.cli import log, main
+from ottla.cli import log, main, parser
 from ottla.cli.main import VERBS
 
 PROGRAM = (sys.executable, "-m", "ottla")
@@ -111,3 +112,9 @@ def test_the_help_loads_nothing_of_the_log() -> None:
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     modules = ended.stdout.splitlines()[-1].split()
     assert [name for name in modules if name.startswith(("ottla.log", "ottla.records", "ottla.cli.log"))] == []
+
+
+@pytest.mark.parametrize("columns", ["", "40", "132", "0", "wide", "-7"])
+def test_the_help_is_as_wide_as_the_terminal(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert parser.columns() == shutil.get_terminal_size().columns

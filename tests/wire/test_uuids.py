@@ -1,17 +1,26 @@
 from __future__ import annotations
 
+import uuid
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.wire.uuids import ZERO_UUID, parse_uuid, uuid_text
+from ottla.wire.uuids import ZERO_UUID, new_uuid, parse_uuid, uuid_text
 
 
 @given(st.binary(min_size=16, max_size=16))
-def test_text_and_back(uuid: bytes) -> None:
-    text = uuid_text(uuid)
+def test_text_and_back(raw: bytes) -> None:
+    text = uuid_text(raw)
     assert len(text) == 22
-    assert parse_uuid(text) == uuid
+    assert parse_uuid(text) == raw
+
+
+def test_new_ones_are_random_of_version_4() -> None:
+    made = [uuid.UUID(bytes=new_uuid()) for _ in range(100)]
+    assert {(each.version, each.variant) for each in made} == {(4, uuid.RFC_4122)}
+    assert len(set(made)) == 100
+    assert all(len({each.bytes[index] for each in made}) > 1 for index in range(16))
 
 
 def test_known_texts() -> None:

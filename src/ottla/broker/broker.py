@@ -14,8 +14,6 @@ from ottla.broker.connection import Limits
 from ottla.broker.dispatch import Dispatch
 from ottla.broker.events import Events
 from ottla.broker.fetch_sessions import FetchSessions
-from ottla.broker.group_configs import GroupConfigs
-from ottla.broker.http import HttpServer
 from ottla.broker.listeners import Endpoint, advertised_endpoint, read_advertised, read_listeners
 from ottla.broker.loop import Loop
 from ottla.broker.metrics import CONTENT_TYPE, Metrics, exposition
@@ -34,7 +32,9 @@ from ottla.wire.header import RequestHeader
 
 if TYPE_CHECKING:
     from ottla.broker.dispatch import Context
+    from ottla.broker.group_configs import GroupConfigs
     from ottla.broker.groups import Groups
+    from ottla.broker.http import HttpServer
     from ottla.broker.lags import Lags
     from ottla.broker.transactions import Transactions
     from ottla.replica.partition import Partition
@@ -48,7 +48,6 @@ class Broker:
     """Everything that belongs to one broker and its one thread."""
 
     stored_quotas: StoredQuotas
-    group_configs: GroupConfigs
     _housekeeping: Housekeeping
 
     def __init__(
@@ -90,7 +89,6 @@ class Broker:
         self._catalog = Catalog(store, self.logs, self.topics, self.settings, self.node_id, self.clock_ms)
         self._catalog.open()
         self.stored_quotas = StoredQuotas(store, self.quotas)
-        self.group_configs = GroupConfigs(store, self.settings)
         if OFFSETS_TOPIC in self.topics.by_name:
             self.groups.start()
         if TRANSACTIONS_TOPIC in self.topics.by_name:
@@ -155,6 +153,8 @@ class Broker:
 
     def serve_pages(self, host: str, port: int) -> int:
         """Serve /metrics and /health too, on a port of their own; which one it is."""
+        from ottla.broker.http import HttpServer
+
         self._pages = HttpServer(self.loop, host, port, {"/metrics": self._metrics_page, "/health": self._health_page})
         return self._pages.port
 
@@ -198,6 +198,12 @@ class Broker:
         from ottla.broker.groups import Groups
 
         return Groups(self)
+
+    @functools.cached_property
+    def group_configs(self) -> GroupConfigs:
+        from ottla.broker.group_configs import GroupConfigs
+
+        return GroupConfigs(self.catalog.store, self.settings)
 
     @functools.cached_property
     def lags(self) -> Lags:

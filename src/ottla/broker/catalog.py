@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import gc
 import random
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ParamSpec, TypeVar
 
@@ -40,7 +39,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_partitions import CreatePartitionsTopic
 from ottla.wire.messages.create_topics import CreatableTopic
 from ottla.wire.messages.delete_topics import DeleteTopicState
-from ottla.wire.uuids import uuid_text
+from ottla.wire.uuids import new_uuid, uuid_text
 
 events = Events("ottla.broker")
 
@@ -111,7 +110,7 @@ class Catalog:
         if node is not None:
             cluster_id = layout.decode_cluster_id(node.data)
         else:
-            cluster_id = uuid_text(uuid.uuid4().bytes)
+            cluster_id = uuid_text(new_uuid())
             config = {"min.insync.replicas": str(self._settings.topic_defaults.topic({}).min_insync_replicas)}
             operations += [
                 Create(layout.CLUSTER_ID, layout.encode_cluster_id(cluster_id)),
@@ -140,7 +139,7 @@ class Catalog:
     def _put_aside(self, name: str, index: int, why: str) -> None:
         log = self._logs.logs.pop((name, index))
         self._logs.cleaner_offsets.pop((name, index), None)
-        suffix = f".{uuid.uuid4().hex}{STRAY_FOLDER}"
+        suffix = f".{new_uuid().hex()}{STRAY_FOLDER}"
         aside = f"{name}-{index}"[: LONGEST_FOLDER_NAME - len(suffix)] + suffix
         self._logs.files.rename(log.folder, f"{self._logs.folder}/{aside}")
         events.warning("a folder is put aside", partition=f"{name}-{index}", folder=aside, reason=why)
@@ -196,7 +195,7 @@ class Catalog:
         self, asked: Sequence[CreatableTopic], *, validate_only: bool = False
     ) -> dict[str, NewTopic | Refusal]:
         """Decide on a request, and create what may be: in the store all at once, then the logs."""
-        decisions = decide_creations(self.cluster, asked, self._defaults(), self._random, lambda: uuid.uuid4().bytes)
+        decisions = decide_creations(self.cluster, asked, self._defaults(), self._random, new_uuid)
         if not validate_only:
             created = [decision for decision in decisions.values() if isinstance(decision, NewTopic)]
             operations = [

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import pkgutil
 import re
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -182,6 +181,8 @@ class Dispatch:
 @functools.cache
 def served_apis() -> list[Api]:
     """The APIs that have a handler, without importing any."""
+    import pkgutil  # only ApiVersions asks
+
     modules = {module.name for module in pkgutil.iter_modules(handlers.__path__)}
     return [api for api in apis.APIS if module_name(api) in modules]
 

@@ -3,15 +3,41 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from typing import Any, NoReturn
 
 from ottla.cli.errors import UsageError
 
+USUAL_COLUMNS = 80
+
 
 class Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any) -> None:
-        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        options.setdefault("formatter_class", Help)
         super().__init__(allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see '{self.prog} --help'")
+
+
+class Help(argparse.RawDescriptionHelpFormatter):
+    """As wide as the terminal. argparse would ask `shutil` for that, with all it imports, for each argument."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=columns() - 2)
+
+
+def columns() -> int:
+    """What `shutil.get_terminal_size` says."""
+    try:
+        given = int(os.environ.get("COLUMNS", ""))
+    except ValueError:
+        given = 0
+    if given > 0:
+        return given
+    try:
+        assert sys.__stdout__ is not None
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or USUAL_COLUMNS
+    except (AssertionError, OSError, ValueError):  # there is none, it is no terminal, or it is closed
+        return USUAL_COLUMNS

@@ -9,8 +9,6 @@ import logging
 import resource
 import signal
 import sys
-import tempfile
-import tomllib
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -43,6 +41,8 @@ def run(arguments: list[str]) -> int:
     settings = _settings(options)
     with ExitStack() as stack:
         if options.ephemeral and options.data is None:
+            import tempfile
+
             settings["log.dirs"] = stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-"))
         return _serve(options, settings)
 
@@ -136,11 +136,7 @@ def _settings(options: argparse.Namespace) -> dict[str, str]:
 
     settings: dict[str, str] = {}
     if options.config:
-        with open(options.config, "rb") as file:
-            try:
-                settings = dict(_flattened(tomllib.load(file)))
-            except tomllib.TOMLDecodeError as error:
-                raise CommandFailed(f"{options.config}: {error}") from None
+        settings = _settings_in(options.config)
     for text in options.set:
         key, separator, value = text.partition("=")
         if not separator:
@@ -153,6 +149,16 @@ def _settings(options: argparse.Namespace) -> dict[str, str]:
     elif "log.dirs" not in settings and "log.dir" not in settings:
         settings["log.dirs"] = DEFAULT_DATA
     return settings
+
+
+def _settings_in(path: str) -> dict[str, str]:
+    import tomllib
+
+    with open(path, "rb") as file:
+        try:
+            return dict(_flattened(tomllib.load(file)))
+        except tomllib.TOMLDecodeError as error:
+            raise CommandFailed(f"{path}: {error}") from None
 
 
 def _only_folder(folders: tuple[str, ...]) -> str:

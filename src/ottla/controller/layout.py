@@ -9,7 +9,6 @@ import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
-from urllib.parse import quote, unquote
 
 from ottla.controller.store import Create, Node, NodeMissing, Operation, Set, Store
 from ottla.wire.uuids import ZERO_UUID, parse_uuid, uuid_text
@@ -104,11 +103,19 @@ def broker_config_path(node_id: int | None) -> str:
 
 def sanitized(name: str | None) -> str:
     """A name that anybody may have chosen, as part of a path; None is the default of all names."""
-    return DEFAULT_ENTITY if name is None else quote(name, safe="")
+    if name is None:
+        return DEFAULT_ENTITY
+    from urllib.parse import quote  # few have such entities, and it is slow to import
+
+    return quote(name, safe="")
 
 
 def unsanitized(part: str) -> str | None:
-    return None if part == DEFAULT_ENTITY else unquote(part)
+    if part == DEFAULT_ENTITY:
+        return None
+    from urllib.parse import unquote
+
+    return unquote(part)
 
 
 # Forms

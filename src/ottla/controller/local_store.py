@@ -13,7 +13,6 @@ import itertools
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import cast
 
 from ottla.controller.store import (
@@ -254,7 +253,7 @@ class LocalStore:
 
     def _release_session_lock(self) -> None:
         if self._session is not None and self._session_lock is not None:
-            Path(self._lock_path(self._session)).unlink(missing_ok=True)
+            _remove(self._lock_path(self._session))
             os.close(self._session_lock)
         self._session = self._session_lock = None
 
@@ -264,7 +263,7 @@ class LocalStore:
         for (session,) in rows:
             if session != self._session and self._is_dead(session):
                 self._end_session(session)
-                Path(self._lock_path(session)).unlink(missing_ok=True)
+                _remove(self._lock_path(session))
 
     def _is_dead(self, session: int) -> bool:
         try:
@@ -308,6 +307,11 @@ class _Watch:
             watches.remove(self)
             if not watches:
                 del self._watches[self._path]
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)  # noqa: PTH108 - pathlib is slow to import
 
 
 def _condition(path: str, version: int) -> tuple[str, tuple[object, ...]]:

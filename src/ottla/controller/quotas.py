@@ -5,7 +5,6 @@ A quota is for a user, a client id, both together, or an address; a name that is
 
 from __future__ import annotations
 
-import ipaddress
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -62,6 +61,8 @@ def _check_address(address: str | None) -> None:
     """Only addresses: the broker's thread must not wait for a name to be looked up."""
     if address is None:
         return
+    import ipaddress  # few have such quotas
+
     try:
         ipaddress.ip_address(address)
     except ValueError:

@@ -6,8 +6,9 @@ made again.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Mapping
+
+from ottla.wire.uuids import parse_uuid, uuid_text
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
@@ -72,8 +73,7 @@ def _body(data: bytes) -> list[str]:
 
 
 def format_partition_metadata(topic_id: bytes) -> bytes:
-    text = base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
-    return f"version: 0\ntopic_id: {text}".encode()
+    return f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode()
 
 
 def parse_partition_metadata(data: bytes) -> bytes:
@@ -81,9 +81,6 @@ def parse_partition_metadata(data: bytes) -> bytes:
         fields = dict(line.split(": ", 1) for line in data.decode().splitlines() if line)
         if fields["version"] != "0":
             raise CorruptCheckpoint(f"version is {fields['version']!r}, not '0'")
-        topic_id = base64.urlsafe_b64decode(fields["topic_id"] + "==")
+        return parse_uuid(fields["topic_id"])
     except (ValueError, KeyError) as error:
         raise CorruptCheckpoint(f"not a partition.metadata file: {error}") from None
-    if len(topic_id) != 16:
-        raise CorruptCheckpoint("the topic id is not 16 bytes")
-    return topic_id

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import uuid
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
@@ -25,6 +24,7 @@ from ottla.log.flush import Flush, run_together
 from ottla.log.log import Log
 from ottla.log.recovery import Recovered, empty_log, open_log
 from ottla.log.topic_config import TopicConfig
+from ottla.wire.uuids import new_uuid
 
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
@@ -160,7 +160,7 @@ class LogManager:
             self._doom(log.folder, now_ms + log.config.file_delete_delay_ms)
 
     def _doom(self, folder: str, removal_ms: int) -> None:
-        suffix = f".{uuid.uuid4().hex}{DELETED_FOLDER}"
+        suffix = f".{new_uuid().hex()}{DELETED_FOLDER}"
         doomed = folder[: len(self.folder) + 256 - len(suffix)] + suffix
         self.files.rename(folder, doomed)
         self._doomed_folders.append((removal_ms, doomed))

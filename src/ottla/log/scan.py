@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from ottla.log.segment import LARGEST_RELATIVE_OFFSET, Segment
 from ottla.records.batch import (
     ATTRIBUTES_AT,
@@ -17,6 +15,7 @@ from ottla.records.batch import (
     PREFIX_SIZE,
     BatchHeader,
 )
+from ottla.records.checksum import crc32c
 
 CHUNK_BYTES = 4 << 20
 NOWHERE = 1 << 62

@@ -5,11 +5,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Set
 
-from crc32c import crc32c
-
 from ottla.log.errors import CorruptLog
 from ottla.log.files import Files
 from ottla.log.producers import NO_OFFSET, AppendedBatch, Producer, Producers
+from ottla.records.checksum import crc32c
 
 SUFFIX = ".snapshot"
 PREPARED = "snapshot.tmp"

@@ -6,10 +6,9 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple, TypedDict, Unpack
 
-from crc32c import crc32c
-
 from ottla.records import batch as at
 from ottla.records.batch import Buffer, CorruptBatch
+from ottla.records.checksum import crc32c
 from ottla.records.codec import (
     Record,
     RecordTuple,

@@ -11,10 +11,9 @@ import functools
 from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
-from crc32c import crc32c
-
 from ottla.records import batch as at
 from ottla.records.batch import BatchHeader, Buffer, CorruptBatch
+from ottla.records.checksum import crc32c
 from ottla.records.codec import LEAST_INT64, MOST_INT64, Scan, decode_records, encode_columns, scan_plain, scan_records
 from ottla.records.compression import (
     NAMES,
