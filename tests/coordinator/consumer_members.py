@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -148,3 +149,14 @@ def settle(*members: FakeMember) -> None:
         if before == [(member.epoch, member.owned) for member in members]:
             return
     raise AssertionError("the group does not come to rest")
+
+
+def check_counts(group: ConsumerGroup) -> None:
+    """What a group counts of its members is what one finds who asks them all."""
+    profiles = [member.profile for member in group.members.values()]
+    assert group.topic_names == frozenset().union(*[group.topics_of(profile) for profile in profiles])
+    assert group.counts.names == Counter(name for profile in profiles for name in profile.topic_names)
+    assert group.counts.regexes == Counter(profile.regex for profile in profiles if profile.regex)
+    offers = [dict(profile.classic.protocols) for profile in profiles if profile.classic is not None]
+    assert group.counts.classic == len(offers)
+    assert group.counts.protocols == Counter(name for offer in offers for name in offer)

@@ -17,7 +17,7 @@ from ottla.coordinator.consumer_settings import ConsumerSettings
 from ottla.coordinator.group_machine import GroupMachine
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from tests.coordinator.consumer_members import GROUP, FakeMember, World, settle
+from tests.coordinator.consumer_members import GROUP, FakeMember, World, check_counts, settle
 
 NAMES = ("a", "b", "c", "d", "static")
 TOPICS = ("t", "u", "v")
@@ -168,6 +168,11 @@ class ConsumerGroupSequences(RuleBasedStateMachine):
             assert self.group.assignment_epoch <= self.group.epoch
             for member in self.group.members.values():
                 assert member.progress.epoch <= self.group.assignment_epoch
+
+    @invariant()
+    def what_is_counted_is_what_members_tell(self) -> None:
+        if self.group is not None:
+            check_counts(self.group)
 
     def teardown(self) -> None:
         """When all is quiet, what is subscribed to is shared out among those who live."""

@@ -85,11 +85,8 @@ def _check_join(group: ConsumerGroup, joiner: Joiner, member_id: str) -> None:
     if group.settings.migration_policy is MigrationPolicy.DISABLED:
         raise GroupRefusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     check_room(group, member_id)
-    offered = {name for name, _ in joiner.protocols}
-    for member in group.members.values():
-        if member.profile.classic is not None:
-            offered.intersection_update(name for name, _ in member.profile.classic.protocols)
-    if request.protocol_type != CONSUMER_PROTOCOL or not offered:
+    is_understood = group.counts.is_offered_by_all(name for name, _ in joiner.protocols)
+    if request.protocol_type != CONSUMER_PROTOCOL or not is_understood:
         raise GroupRefusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     is_nobody = not request.member_id and request.group_instance_id is None
     if is_nobody and joiner.version >= FIRST_VERSION_WITH_PROMISED_IDS:
@@ -203,7 +200,7 @@ def heartbeat(
     try:
         member = _classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
         start_session(operation, group, member)
-        if group.epoch > group.assignment_epoch and all(each.is_classic for each in group.members.values()):
+        if group.epoch > group.assignment_epoch and group.is_all_classic:
             assign_if_due(machine, operation, group)  # there is nobody else whose heartbeats would
         if _has_to_join(group, member):
             start_join_timer(operation, group, member)

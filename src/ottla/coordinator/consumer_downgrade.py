@@ -21,13 +21,12 @@ if TYPE_CHECKING:
 
 def can_downgrade(machine: GroupMachine, group: ConsumerGroup, leaving: Sequence[Member]) -> bool:
     """Whether the group is a classic one without these."""
-    gone = {member.member_id for member in leaving}
-    left = [member for member_id, member in group.members.items() if member_id not in gone]
+    left = len(group.members) - len(leaving)
+    classic_left = group.counts.classic - sum(member.is_classic for member in leaving)
     return (
-        bool(left)
-        and all(member.is_classic for member in left)
+        0 < left == classic_left
         and group.settings.migration_policy.allows_downgrade
-        and len(left) <= machine.settings().max_size
+        and left <= machine.settings().max_size
     )
 
 

@@ -6,12 +6,12 @@ Everything here but the marks at the end of `__init__` lasts, and changes only b
 from __future__ import annotations
 
 import enum
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.coordinator.assignors import Partitions
 from ottla.coordinator.assignors.subscriber import NO_PARTITIONS
+from ottla.coordinator.consumer_counts import MemberCounts
 from ottla.coordinator.consumer_member import Member, MemberState, Profile, Progress
 from ottla.coordinator.consumer_records import write_group_tombstones
 from ottla.coordinator.consumer_settings import ConsumerSettings
@@ -53,7 +53,7 @@ class ConsumerGroup(Group):
         self.targets: dict[str, Partitions] = {}
         self.regexes: dict[str, Resolved] = {}
         self.static_members: dict[str, str] = {}  # member ids by instance id
-        self.regex_users: Counter[str] = Counter()  # how many members subscribe by an expression
+        self.counts = MemberCounts()
         self._owners: dict[tuple[bytes, int], str] = {}  # who may be at work on a partition
         self._topic_names: frozenset[str] | None = frozenset()  # None: to be gathered anew
         # Marks that a machine makes anew; a heartbeat looks at them.
@@ -146,21 +146,25 @@ class ConsumerGroup(Group):
     def topic_names(self) -> frozenset[str]:
         """All names that members subscribe to."""
         if self._topic_names is None:
-            profiles = {(member.profile.topic_names, member.profile.regex) for member in self.members.values()}
-            named = [self.topics_of(Profile(topic_names=names, regex=regex)) for names, regex in profiles]
-            self._topic_names = frozenset[str]().union(*named)
+            matched = [self.regexes[regex].topics for regex in self.counts.regexes if regex in self.regexes]
+            self._topic_names = frozenset(self.counts.names).union(*matched)
         return self._topic_names
 
     @property
     def resolved_at_ms(self) -> int | None:
-        """When regular expressions were last resolved, all at once."""
-        return max((resolved.timestamp_ms for resolved in self.regexes.values()), default=None)
+        """When regular expressions were last resolved, which is done for all of them at once."""
+        resolved = next(iter(self.regexes.values()), None)
+        return None if resolved is None else resolved.timestamp_ms
 
     # Members
 
     def static_member(self, instance_id: str) -> Member | None:
         member_id = self.static_members.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
+
+    @property
+    def is_all_classic(self) -> bool:
+        return self.counts.classic == len(self.members)
 
     def target_of(self, member_id: str) -> Mapping[bytes, frozenset[int]]:
         return self.targets.get(member_id, NO_PARTITIONS)
@@ -173,28 +177,22 @@ class ConsumerGroup(Group):
 
     def replay_member(self, member_id: str, profile: Profile | None) -> None:
         member = self.members.get(member_id)
-        if member is not None:
-            self._forget_profile(member)
+        before = Profile() if member is None else member.profile
         if profile is None:
             if member is not None:
                 self._disown(member)
                 del self.members[member_id]
         else:
             self.members[member_id] = (member or Member(member_id))._replace(profile=profile)
-            if profile.instance_id is not None:
-                self.static_members[profile.instance_id] = member_id
-            if profile.regex:
-                self.regex_users[profile.regex] += 1
-        self._topic_names = None
+        self._replace_instance(member_id, before.instance_id, None if profile is None else profile.instance_id)
+        if self.counts.replace(before, profile or Profile()):
+            self._topic_names = None
 
-    def _forget_profile(self, member: Member) -> None:
-        instance_id, regex = member.profile.instance_id, member.profile.regex
-        if instance_id is not None and self.static_members.get(instance_id) == member.member_id:
-            del self.static_members[instance_id]
-        if regex:
-            self.regex_users[regex] -= 1
-            if not self.regex_users[regex]:
-                del self.regex_users[regex]
+    def _replace_instance(self, member_id: str, before: str | None, after: str | None) -> None:
+        if before is not None and self.static_members.get(before) == member_id:
+            del self.static_members[before]
+        if after is not None:
+            self.static_members[after] = member_id
 
     def replay_progress(self, member_id: str, progress: Progress | None) -> None:
         member = self.members.get(member_id)

@@ -137,7 +137,7 @@ def _joining(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> Ad
 
 def _check_regex(group: object, before: str, asked: str | None) -> None:
     """An expression that nobody has yet may be none; it is checked while nothing is written."""
-    if asked and asked != before and not (isinstance(group, ConsumerGroup) and asked in group.regex_users):
+    if asked and asked != before and not (isinstance(group, ConsumerGroup) and asked in group.counts.regexes):
         compile_regex(asked)
 
 

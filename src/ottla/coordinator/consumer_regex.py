@@ -78,20 +78,20 @@ def change_regex(operation: Operation, group: ConsumerGroup, before: str, after:
 
 
 def drop_unused(operation: Operation, group: ConsumerGroup, regex: str) -> None:
-    if regex in group.regexes and regex not in group.regex_users:
+    if regex in group.regexes and regex not in group.counts.regexes:
         write_regex(operation, group.group_id, regex, None)
 
 
 def resolve_if_due(operation: Operation, group: ConsumerGroup) -> None:
     """Have the group's expressions resolved if that is worth it."""
-    if group.is_resolving or not group.regex_users:
+    if group.is_resolving or not group.counts.regexes:
         return
     resolved_at_ms = group.resolved_at_ms
     if resolved_at_ms is not None:
         age_ms = operation.now_ms - resolved_at_ms
         if 0 <= age_ms <= LEAST_INTERVAL_MS:  # below 0: the clock was set back
             return
-        is_known = len(group.regexes) == len(group.regex_users)
+        is_known = len(group.regexes) == len(group.counts.regexes)
         if is_known and not group.are_topics_new and 0 <= age_ms <= group.settings.regex_refresh_interval_ms:
             return
     group.is_resolving = True
@@ -106,7 +106,7 @@ def resolve(machine: GroupMachine, operation: Operation, group_id: str) -> None:
     group.is_resolving = group.are_topics_new = False
     names = list(machine.topics.by_name)
     has_changed = False
-    for regex in list(group.regex_users):
+    for regex in list(group.counts.regexes):
         known = group.regexes.get(regex)
         topics = _matching(regex, names)
         has_changed |= topics != (known.topics if known is not None else frozenset())
