@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
 
+from bench.compiled_modules import with_compiled_broker
 from tests.apache_kafka.distribution import classpath
 from tests.apache_kafka.harness import LOG_WARNINGS, free_ports, run_tool
 
@@ -44,6 +45,10 @@ class Server(ABC):
     @abstractmethod
     def command(self) -> tuple[str, ...]: ...
 
+    def environment(self) -> dict[str, str]:
+        """What the process finds in its environment."""
+        return dict(os.environ)
+
     @property
     def address(self) -> tuple[str, int]:
         return "127.0.0.1", self.port
@@ -59,7 +64,11 @@ class Server(ABC):
         """Returns at once; the broker may need a while."""
         with open(self.folder / "output.txt", "ab") as output:
             self._process = subprocess.Popen(
-                self.command(), stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT
+                self.command(),
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=self.environment(),
             )
 
     def stop(self) -> None:
@@ -92,6 +101,12 @@ class Ottla(Server):
         data = str(self.folder / "data")
         listen = f"127.0.0.1:{self.port}"
         return sys.executable, "-c", serve, "--listen", listen, "--data", data, "--set", f"{FIRST_WAIT}=0"
+
+    def prepare(self) -> None:
+        with_compiled_broker()
+
+    def environment(self) -> dict[str, str]:
+        return with_compiled_broker()
 
 
 class ApacheKafka(Server):

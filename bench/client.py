@@ -16,8 +16,8 @@ from typing import NamedTuple
 from bench import clients_raw as raw
 from bench.broker import kinds_to_compare
 from bench.broker_servers import Server, servers
+from bench.compiled_modules import with_compiled_modules
 from bench.report import Result, figure, spread_of
-from bench.testkit import with_compiled_modules
 
 SAMPLE_SECONDS = 300
 SIZES = {"100 B": 100, "1 KB": 1_000}

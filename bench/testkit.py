@@ -1,6 +1,5 @@
 """What a broker costs a test: from the fixture to the first acknowledged record, and a suite of a hundred tests."""
 
-import os
 import subprocess
 import sys
 import time
@@ -10,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 from bench.broker import has_confluent_kafka
 from bench.clients_raw import RawClient, produce_request
+from bench.compiled_modules import with_compiled_modules
 from bench.report import Result, spread_of
 from ottla.testing import broker
 
@@ -94,13 +94,6 @@ def suite(cache: str, test: str) -> float:
     # Without what this project's own tests need.
     _run(cache, "-m", "pytest", "-q", "-n", "0", "-p", "no:randomly", "-p", "no:cacheprovider", f"{SUITE}::{test}")
     return time.perf_counter() - started
-
-
-def with_compiled_modules(cache: str) -> dict[str, str]:
-    """The environment of a process that finds modules compiled, as they are where a package is installed."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    path = os.pathsep.join(filter(None, (str(SUITE.parents[1]), os.environ.get("PYTHONPATH"))))
-    return environment | {"PYTHONPATH": path, "PYTHONPYCACHEPREFIX": cache}
 
 
 def _run(cache: str, *command: str) -> str:
