@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 
+from bench.clients_groups import commit_request
 from bench.clients_raw import VERSIONS, frame_of, produce_request
 from bench.report import Result, spread_of
 from ottla.broker.broker import Broker
@@ -73,6 +74,9 @@ def _frames() -> Iterator[tuple[str, bytes, int, str]]:
     fetch = FetchRequest(max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic="topic-1", partitions=[wanted])])
     assert VERSIONS["Fetch"] <= 12  # the last that name topics
     yield "Fetch of 1 KB", frame_of(fetch), 1, ""
+    commit = frame_of(commit_request("group", "topic-0"))
+    for count in (1, 16):
+        yield f"OffsetCommit of one partition, {count} at once", commit * count, count, ""
 
 
 def _cpu_seconds(exchange: Callable[[bytes], None], data: bytes, times: int) -> float:

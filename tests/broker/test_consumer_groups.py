@@ -44,7 +44,11 @@ def ask(opened: OpenBroker, module: Any, request: Request) -> Any:
         reply=answers.append,
     )
     response = module.handle(opened.broker, request, cast(Context, context))
-    return response if response is not None else answers[0]
+    if response is not None:
+        return response
+    if not answers:
+        opened.loop.run_once()
+    return answers[0]
 
 
 def join(opened: OpenBroker, member_id: str = "m", group_id: str = "g") -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 from collections.abc import Hashable, Iterator
 from pathlib import Path
@@ -15,6 +16,8 @@ from ottla.broker.loop import Loop
 from ottla.coordinator.operation import Operation, Reply
 from ottla.log.errors import StorageFailed
 from ottla.log.files import DiskFiles
+from ottla.records.batch import BatchHeader
+from ottla.records.read import read_batches
 from ottla.replica.partition import Partition
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_topics import DeleteTopicState
@@ -98,8 +101,17 @@ class Counting:
         return Reply(self.answers.append, lambda code: HeartbeatResponse(error_code=code))
 
     def count(self, name: str, producer: tuple[int, int] = (-1, -1)) -> None:
+        """In a round of its own."""
+        self.submit_count(name, producer)
+        self.end_round()
+
+    def submit_count(self, name: str, producer: tuple[int, int] = (-1, -1)) -> None:
         reply = self.reply()
         self.coordinator.submit(name, reply, lambda machine, operation: machine.count(operation, reply, name), producer)
+
+    def end_round(self) -> None:
+        self.loop.call_soon(lambda: None)  # so that it does not wait
+        self.loop.run_once()
 
     def look(self, name: str) -> None:
         reply = self.reply()
@@ -118,6 +130,11 @@ class Counting:
     def run_until_loaded(self) -> None:
         while self.coordinator.is_loading:
             self.loop.run_once()
+
+    def run_until_reloaded(self, name: str) -> None:
+        while self.coordinator.shard_of(self.coordinator.partition_of(name)) is None:
+            self.loop.run_once()
+        self.run_until_loaded()
 
     def stop(self) -> None:
         self.coordinator.stop()
@@ -148,11 +165,71 @@ def test_the_topic_is_made_when_it_is_first_needed(counting: Counting) -> None:
     assert [answer.throttle_time_ms for answer in counting.answers] == [1]
 
 
-def test_an_operation_is_one_batch_in_the_log(counting: Counting) -> None:
+def headers(partition: Partition) -> list[BatchHeader]:
+    found = partition.log.read(0, 1 << 20, partition.log.end_offset)
+    assert found is not None
+    return [batch.header for batch in read_batches(found.read(), with_control=True)]
+
+
+def batches(partition: Partition) -> list[tuple[int, int]]:
+    """How many records each batch in the log has, and whose they are."""
+    return [(header.count, header.producer_id) for header in headers(partition)]
+
+
+def test_the_operations_of_a_round_are_one_batch_in_the_log(counting: Counting) -> None:
     counting.count("a")
-    counting.count("a")
+    counting.submit_count("a")
+    counting.submit_count("a")
+    assert len(counting.answers) == 1
+    counting.end_round()
     log = counting.partition("a").log
-    assert log.end_offset == log.high_watermark == 2
+    assert log.end_offset == log.high_watermark == 3
+    assert batches(counting.partition("a")) == [(1, -1), (2, -1)]
+    assert [answer.throttle_time_ms for answer in counting.answers] == [1, 2, 3]
+
+
+def test_who_sees_what_is_not_written_yet_waits_for_it(counting: Counting) -> None:
+    counting.submit_count("a")
+    counting.look("a")
+    assert counting.answers == []
+    counting.end_round()
+    assert [answer.throttle_time_ms for answer in counting.answers] == [1, 1]
+
+
+def test_records_of_a_transaction_come_alone_and_behind_what_was_before(counting: Counting) -> None:
+    counting.submit_count("a")
+    counting.submit_count("a", producer=(7, 0))
+    counting.submit_count("a")
+    counting.end_round()
+    assert batches(counting.partition("a")) == [(1, -1), (1, 7), (1, -1)]
+    assert [answer.throttle_time_ms for answer in counting.answers] == [1, 1, 2]
+
+
+def test_a_batch_does_not_become_larger_than_the_topic_allows(counting: Counting) -> None:
+    counting.look("a")
+    log = counting.partition("a").log
+    log.reconfigure(dataclasses.replace(log.config, max_message_bytes=250))
+    for _ in range(5):
+        counting.submit_count("a")
+    counting.end_round()
+    sizes = [header.size for header in headers(counting.partition("a"))]
+    assert len(sizes) == 3
+    assert max(sizes) <= 250
+    assert [answer.throttle_time_ms for answer in counting.answers] == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_clean_stop_writes_what_the_round_has_gathered(tmp_path: Path) -> None:
+    counting = Counting(tmp_path)
+    counting.submit_count("a")
+    counting.stop()
+    assert [answer.throttle_time_ms for answer in counting.answers] == [1]
+    second = Counting(tmp_path)
+    try:
+        second.run_until_loaded()
+        second.look("a")
+        assert [answer.throttle_time_ms for answer in second.answers] == [1]
+    finally:
+        second.stop()
 
 
 def test_a_read_writes_nothing(counting: Counting) -> None:
@@ -286,10 +363,12 @@ def test_a_failed_append_refuses_and_starts_over(counting: Counting, monkeypatch
 
     with monkeypatch.context() as patch:
         patch.setattr(counting.partition("a").log, "append", full)
-        counting.count("a")
-    assert codes(counting.answers) == [0, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR]
-    counting.loop.run_once()
-    counting.run_until_loaded()
+        counting.submit_count("a")
+        counting.submit_count("a", producer=(7, 0))
+        counting.end_round()
+    not_available = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert codes(counting.answers) == [0, not_available, ErrorCode.NOT_COORDINATOR, not_available]
+    counting.run_until_reloaded("a")
     assert counting.machine("a") is not failed_machine
     counting.count("a")
     assert counting.answers[-1].throttle_time_ms == 2  # what was refused left no trace
@@ -302,12 +381,12 @@ def test_a_mistake_in_a_machine_refuses_and_starts_over(counting: Counting) -> N
         machine.counts["a"] = 1000
         raise ZeroDivisionError
 
+    counting.submit_count("a")
     counting.coordinator.submit("a", counting.reply(), wrong)
-    assert codes(counting.answers) == [0, ErrorCode.UNKNOWN_SERVER_ERROR]
-    counting.loop.run_once()
-    counting.run_until_loaded()
+    assert codes(counting.answers) == [0, 0, ErrorCode.UNKNOWN_SERVER_ERROR]
+    counting.run_until_reloaded("a")
     counting.look("a")
-    assert counting.answers[-1].throttle_time_ms == 1
+    assert counting.answers[-1].throttle_time_ms == 2  # what came before the mistake is kept
 
 
 def test_an_answer_that_cannot_be_given_does_not_keep_the_others(counting: Counting) -> None:

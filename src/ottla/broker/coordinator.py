@@ -2,13 +2,16 @@
 
 A machine is made when its partition is first needed, or at the start of the broker if there is something in its log.
 Its log is replayed in slices between requests; until that is done, who asks is told to come again.
+
+What a machine writes in one round of the loop becomes one batch, and the answers follow that. Records of a transaction
+make a batch of their own, and come behind what was written before them, as does the marker that ends it.
 """
 
 from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ottla.broker.events import Events
@@ -16,7 +19,7 @@ from ottla.coordinator.operation import NO_PRODUCER, Machine, Markers, Operation
 from ottla.coordinator.placement import partition_for
 from ottla.log.errors import LogError, StorageFailed
 from ottla.log.producers import Origin
-from ottla.records.batch import read_header
+from ottla.records.batch import HEADER_SIZE, read_header
 from ottla.records.build import build_batch, read_marker
 from ottla.records.read import read_batches
 from ottla.wire.errors import ErrorCode
@@ -30,7 +33,9 @@ if TYPE_CHECKING:
 events = Events("ottla.broker")
 
 M = TypeVar("M", bound=Machine)
+Encoded = list[tuple[bytes, bytes | None]]  # keys and values of records
 LOADED_AT_ONCE_BYTES = 1 << 20
+MOST_RECORD_OVERHEAD = 32  # what a record takes in a batch besides its key and value
 RELOADED_AFTER_SECONDS = 0.1
 LOADED_AGAIN_AFTER_SECONDS = 5.0  # where a log could not be read
 
@@ -45,7 +50,10 @@ class Shard(Generic[M]):
         self.machine = coordinator.make_machine(partition)
         self.is_loaded = False
         self._timers: dict[Hashable, tuple[float, Timer]] = {}  # when each is due, and what looks after it
-        self._uncommitted: deque[tuple[int, Operation]] = deque()
+        self._gathered: list[Operation] = []  # in this round, to be written together
+        self._gathered_records: Encoded = []
+        self._gathered_bytes = 0
+        self._uncommitted: deque[tuple[int, list[Operation]]] = deque()
         self._loading: Iterator[None] | None = None
 
     # Loading
@@ -115,70 +123,121 @@ class Shard(Generic[M]):
     # Running
 
     def run(self, event: Callable[[Operation], None], producer: tuple[int, int] = NO_PRODUCER) -> bool:
-        """Let the machine deal with one event; whether that went well."""
+        """Let the machine deal with one event; whether that went well so far.
+
+        What is written may still fail at the end of the loop's round. Then those who were to be answered are refused.
+        """
         operation = Operation(self.machine, self._broker.clock_ms(), producer)
         try:
             event(operation)
-            if operation.records:
-                self._append(operation)
+            encoded = self._encode(operation)
+        except Exception:
+            events.failure("a coordinator failed", partition=self.partition.name)
+            self.write_gathered()  # which is sound
+            self._start_over([operation], ErrorCode.UNKNOWN_SERVER_ERROR)
+            return False
+        self._set_timers(operation)
+        if not encoded and not self._gathered:
+            self._commit([operation])
+            return True
+        if producer == NO_PRODUCER:
+            return self._gather(operation, encoded)
+        if not self.write_gathered():
+            self._start_over([operation], ErrorCode.COORDINATOR_NOT_AVAILABLE)  # it was decided on what did not last
+            return False
+        return self._write([operation], encoded)
+
+    def _gather(self, operation: Operation, encoded: Encoded) -> bool:
+        """Keep it for the end of the round. Without records, too, for it may have seen what is not written yet."""
+        size = sum([len(key) + len(value or b"") + MOST_RECORD_OVERHEAD for key, value in encoded])
+        has_room = HEADER_SIZE + self._gathered_bytes + size <= self.partition.log.config.max_message_bytes
+        if encoded and not has_room and not self.write_gathered():
+            self._start_over([operation], ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return False
+        if not self._gathered:
+            self._broker.loop.call_soon(self._end_round)
+        self._gathered.append(operation)
+        self._gathered_records += encoded
+        self._gathered_bytes += size
+        return True
+
+    def _encode(self, operation: Operation) -> Encoded:
+        encode_key, encode_value = self.machine.record_types.encode_key, self.machine.record_types.encode_value
+        return [(encode_key(key), encode_value(value, version)) for key, value, version in operation.records]
+
+    def _end_round(self) -> None:
+        self.write_gathered()
+
+    def write_gathered(self) -> bool:
+        """Write what was gathered in this round, and answer when that is committed; whether it went well."""
+        if not self._gathered:
+            return True
+        operations, self._gathered = self._gathered, []
+        records, self._gathered_records = self._gathered_records, []
+        self._gathered_bytes = 0
+        return self._write(operations, records)
+
+    def _write(self, operations: list[Operation], records: Encoded) -> bool:
+        """Write records as one batch, of the transaction that the operations are in, if they are in one."""
+        try:
+            self._append(records, operations[-1].now_ms, operations[0].producer)
         except LogError as failure:
             events.warning("a coordinator cannot write", partition=self.partition.name, reason=failure)
             is_lost = isinstance(failure, StorageFailed)  # then another one may be found, or this one again later
-            self._start_over(operation, ErrorCode.COORDINATOR_NOT_AVAILABLE if is_lost else ErrorCode(failure.code))
+            self._start_over(operations, ErrorCode.COORDINATOR_NOT_AVAILABLE if is_lost else ErrorCode(failure.code))
             return False
         except Exception:
             events.failure("a coordinator failed", partition=self.partition.name)
-            self._start_over(operation, ErrorCode.UNKNOWN_SERVER_ERROR)
+            self._start_over(operations, ErrorCode.UNKNOWN_SERVER_ERROR)
             return False
-        self._set_timers(operation)
-        self._commit(operation)
+        self._commit(operations)
         return True
 
-    def _append(self, operation: Operation) -> None:
-        types = self.machine.record_types
-        producer_id, producer_epoch = operation.producer
+    def _append(self, records: Encoded, now_ms: int, producer: tuple[int, int]) -> None:
+        producer_id, producer_epoch = producer
         is_transactional = producer_id >= 0
         batch = build_batch(
-            [types.encode_value(record.value, record.version) for record in operation.records],
-            keys=[types.encode_key(record.key) for record in operation.records],
-            timestamp=operation.now_ms,
+            [value for _, value in records],
+            keys=[key for key, _ in records],
+            timestamp=now_ms,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             base_sequence=0 if is_transactional else -1,
             is_transactional=is_transactional,
         )
-        self.partition.append(batch, read_header(batch), operation.now_ms, origin=Origin.COORDINATOR)
+        self.partition.append(batch, read_header(batch), now_ms, origin=Origin.COORDINATOR)
 
-    def _commit(self, operation: Operation) -> None:
+    def _commit(self, operations: list[Operation]) -> None:
         """Answer now if all that was written is committed, or else behind those who wait for that.
 
-        What this operation only read counts, too: after a crash a log may hold what never came to the disk.
+        What these operations only read counts, too: after a crash a log may hold what never came to the disk.
         """
-        if not (operation.answers or operation.markers):
-            return
         log = self.partition.log
         if not self._uncommitted and (not self._broker.waits_for_disk or log.recovery_point >= log.end_offset):
-            self._finish(operation)
+            self._finish(operations)
             return
-        end_offset = log.end_offset
-        self._uncommitted.append((end_offset, operation))
-        self._broker.when_committed(self.partition, end_offset, functools.partial(self._committed, end_offset))
+        waiting = [operation for operation in operations if operation.answers or operation.markers]
+        if waiting:
+            end_offset = log.end_offset
+            self._uncommitted.append((end_offset, waiting))
+            self._broker.when_committed(self.partition, end_offset, functools.partial(self._committed, end_offset))
 
     def _committed(self, end_offset: int, failure: StorageFailed | None) -> None:
         if failure is not None:
-            self._start_over(None, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            self._start_over([], ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
         while self._uncommitted and self._uncommitted[0][0] <= end_offset:
             self._finish(self._uncommitted.popleft()[1])
 
-    def _finish(self, operation: Operation) -> None:
-        for reply, response in operation.answers:
-            try:
-                reply.send(response)
-            except Exception:  # what is wrong with one answer must not keep the others
-                events.failure("an answer failed", partition=self.partition.name)
-        for markers in operation.markers:
-            self._coordinator.send_markers(self, markers)
+    def _finish(self, operations: list[Operation]) -> None:
+        for operation in operations:
+            for reply, response in operation.answers:
+                try:
+                    reply.send(response)
+                except Exception:  # what is wrong with one answer must not keep the others
+                    events.failure("an answer failed", partition=self.partition.name)
+            for markers in operation.markers:
+                self._coordinator.send_markers(self, markers)
 
     # Timers
 
@@ -211,21 +270,21 @@ class Shard(Generic[M]):
 
     # The end
 
-    def _start_over(self, failed: Operation | None, code: ErrorCode) -> None:
+    def _start_over(self, failed: list[Operation], code: ErrorCode) -> None:
         """What was written did not last: forget everything that followed from it, and load again."""
         self.resign(code, failed)
         self._coordinator.forget(self)
 
-    def resign(self, code: ErrorCode, failed: Operation | None = None) -> None:
+    def resign(self, code: ErrorCode, failed: Sequence[Operation] = ()) -> None:
         self._loading = None
         for _, timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        operations = [operation for _, operation in self._uncommitted]
+        waiting = [operation for _, operations in self._uncommitted for operation in operations]
+        waiting += self._gathered
         self._uncommitted.clear()
-        if failed is not None:
-            operations.append(failed)
-        for operation in operations:
+        self._gathered, self._gathered_records = [], []
+        for operation in (*waiting, *failed):
             for reply, _ in operation.answers:
                 reply.refuse(code)
         for reply in self.machine.resigned():
@@ -344,7 +403,8 @@ class Coordinator(Generic[M]):
             self._shard(partition)
 
     def stop(self) -> None:
-        for shard in self._shards.values():
+        for shard in list(self._shards.values()):
+            shard.write_gathered()
             shard.resign(ErrorCode.NOT_COORDINATOR)
         self._shards.clear()
 

@@ -26,15 +26,16 @@ def append_marker(
     broker: Broker, partition: Partition, marker: ControlMarker, producer: tuple[int, int], transaction_version: int
 ) -> int:
     """End a producer's transaction in a partition that this broker leads; the offset behind the marker."""
+    shard = broker.groups.shard_of(partition.index) if partition.topic == OFFSETS_TOPIC else None
+    if shard is not None:
+        shard.write_gathered()  # it was decided before the marker
     now_ms = broker.clock_ms()
     batch = build_marker(marker, producer_id=producer[0], producer_epoch=producer[1], timestamp=now_ms)
     appended = partition.append(
         batch, read_header(batch), now_ms, origin=Origin.COORDINATOR, transaction_version=transaction_version
     )
-    if partition.topic == OFFSETS_TOPIC:
-        shard = broker.groups.shard_of(partition.index)
-        if shard is not None and shard.partition is partition:
-            shard.replay_marker(producer[0], marker.is_commit)
+    if shard is not None and shard.partition is partition:
+        shard.replay_marker(producer[0], marker.is_commit)
     return appended.last_offset + 1
 
 

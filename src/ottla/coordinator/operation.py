@@ -1,7 +1,7 @@
 """What one event does to a coordinator: the records it writes, the answers it gives, the timers it sets.
 
 A machine changes its lasting state only through `Operation.write`, which replays the record at once, so that what
-follows sees it. The shell appends all records of an operation as one batch and gives the answers when the batch is
+follows sees it. The shell appends all records of an operation in one batch and gives the answers when the batch is
 committed. If the append fails, the machine is thrown away and loaded from its log again, and the answers become
 refusals: nobody was told of what did not last.
 """
