@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from ottla.broker.connection import Connection
 from ottla.broker.dispatch import Dispatch
-from ottla.broker.produce_runs import MOST_SHAPES, ProduceRuns
+from ottla.broker.produce_runs import MOST_BATCH_BYTES, MOST_SHAPES, ProduceRuns
 from ottla.log.files import DiskFile
 from ottla.records.build import build_batch
-from ottla.records.compression import LZ4
+from ottla.records.compression import LZ4, NONE
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import decode_response, encode_request
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -136,7 +136,14 @@ values = st.lists(st.binary(max_size=200), min_size=1, max_size=3)
 times = st.sampled_from([NOW_MS, NOW_MS - 5, NOW_MS + 10**9, -1])
 plain = st.builds(lambda taken, at: bytes(build_batch(taken, timestamp=at)), values, times)
 keyed = st.builds(lambda taken: bytes(build_batch(taken, keys=[b"k"] * len(taken), timestamp=NOW_MS)), values)
+large = st.builds(
+    lambda fill, codec: bytes(build_batch([fill * MOST_BATCH_BYTES, b"x"], timestamp=NOW_MS, codec=codec)),
+    st.sampled_from([b"a", b"b"]),
+    st.sampled_from([NONE, NONE, LZ4]),
+)
 unusual = st.one_of(
+    large,
+    st.builds(flipped, large, st.integers(0, MOST_BATCH_BYTES)),
     st.builds(lambda taken: bytes(build_batch(taken, timestamp=NOW_MS, codec=LZ4)), values),
     st.builds(
         lambda sequence: bytes(
@@ -263,6 +270,89 @@ def test_a_run_that_cannot_be_written_is_refused_as_a_whole(side: Side, monkeypa
     assert codes == [ErrorCode.KAFKA_STORAGE_ERROR] * 3
     taken = answers(side.handle(frames(1)).received)
     assert taken[0].responses[0].partition_responses[0].base_offset == 1
+
+
+def one_frame(batch: bytes, topic: str = "plain", number: int = 0) -> bytes:
+    return Asked(topic, 0, 12, 1, "bench", batch).frame(number, {})
+
+
+LARGE = bytes(build_batch([b"v" * MOST_BATCH_BYTES], timestamp=NOW_MS))
+PACKED = bytes(build_batch([b"v" * MOST_BATCH_BYTES], timestamp=NOW_MS, codec=LZ4))
+NUMBERED = bytes(build_batch([b"v"], timestamp=NOW_MS, producer_id=7, producer_epoch=0, base_sequence=0))
+
+
+def is_short(side: Side, frame: bytes) -> bool:
+    assert side.dispatch._runs is not None
+    return side.dispatch._runs.take(cast(Connection, Client()), memoryview(bytearray(frame)))
+
+
+@pytest.mark.parametrize("batch", [LARGE, PACKED, NUMBERED])
+@pytest.mark.parametrize("topic", ["plain", "stamped"])
+def test_what_cannot_be_copied_to_others_goes_the_short_way_by_itself(side: Side, topic: str, batch: bytes) -> None:
+    side.handle(frames(1, topic))
+    assert is_short(side, one_frame(batch, topic))
+
+
+def test_a_large_batch_is_written_from_where_it_was_received(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+    side.handle(frames(1))
+    received = memoryview(bytearray(one_frame(LARGE)))
+    written: list[Buffer] = []
+    append = DiskFile.append
+
+    def note(file: DiskFile, data: Buffer) -> None:
+        written.append(data)
+        append(file, data)
+
+    monkeypatch.setattr(DiskFile, "append", note)
+    side.dispatch.handle(cast(Connection, Client()), received)
+    assert isinstance(written[0], memoryview)
+    assert written[0].obj is received.obj
+
+
+def test_what_is_written_by_itself_overtakes_nobody(side: Side) -> None:
+    side.handle(frames(1))
+    small = frames(4)
+    client = side.handle([small[0], small[1], one_frame(LARGE, number=7), small[2], small[3]])
+    offsets = [answer.responses[0].partition_responses[0].base_offset for answer in answers(client.received)]
+    assert offsets == [1, 2, 3, 4, 5]
+    assert side.broker.metrics.requests["Produce"] == 6
+
+
+def test_a_duplicate_is_told_where_it_went_the_first_time(side: Side) -> None:
+    side.handle(frames(2))
+    client = side.handle([one_frame(NUMBERED), *frames(1), one_frame(NUMBERED)])
+    offsets = [answer.responses[0].partition_responses[0].base_offset for answer in answers(client.received)]
+    assert offsets == [2, 3, 2]
+
+
+@pytest.mark.parametrize("topic", ["plain", "stamped"])
+def test_a_large_batch_that_cannot_be_written_is_refused(
+    side: Side, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    side.handle(frames(1, topic))
+
+    def fail(_file: DiskFile, _data: Buffer) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DiskFile, "append", fail)
+        refused = answers(side.handle([one_frame(LARGE, topic)]).received)
+    assert refused[0].responses[0].partition_responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    taken = answers(side.handle([one_frame(LARGE, topic)]).received)
+    assert taken[0].responses[0].partition_responses[0].base_offset == 1
+
+
+def test_a_mistake_of_the_broker_closes_the_connection(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+    side.handle(frames(1))
+
+    def fail(_file: DiskFile, _data: Buffer) -> None:
+        raise AssertionError("nobody thought of it")
+
+    monkeypatch.setattr(DiskFile, "append", fail)
+    client = side.handle([one_frame(LARGE)])
+    assert client.reasons == ["the broker failed"]
+    assert client.received == b""
+    assert side.broker.metrics.failures == 1
 
 
 def test_a_topic_that_is_made_anew_is_another(side: Side) -> None:

@@ -3,9 +3,10 @@
 A client that writes to a partition repeats itself: its frames differ in the correlation id and the batch, their answers
 in the correlation id and the offset. The first request of a kind goes the long way, through handlers/produce.py, and
 the rest of its bytes and of its answer's is kept as a shape. Frames of a known shape that come in one round of the
-loop, from whichever clients, make a run: their batches are checked alone and written together. What is unusual in any
-way (large, compressed, idempotent, under a quota, to be on the disk first) goes the long way, and so does whatever
-would be refused. A frame that goes the long way ends the run before, so that nobody overtakes.
+loop, from whichever clients, make a run: their batches are checked alone and written together. A batch that is large,
+compressed or idempotent is checked where it lies and written by itself. What is unusual in any other way (under a
+quota, to be on the disk first) goes the long way, and so do records that would be refused. A frame that is not of the
+run ends it, so that nobody overtakes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ottla.log.errors import LogError
 from ottla.records.batch import BatchHeader
-from ottla.records.validate import ProduceSettings, plain_batch
+from ottla.records.validate import InvalidRecords, ProduceSettings, plain_batch
 from ottla.wire.apis import PRODUCE
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import encode_request, encode_response
@@ -63,8 +64,10 @@ class Answer(NamedTuple):
     middle: bytes
     end: bytes
 
-    def frame(self, correlation_id: int, base_offset: int, log_start_offset: int) -> bytes:
-        return self.pack(self.size, correlation_id, self.middle, base_offset, -1, log_start_offset, self.end)
+    def frame(self, correlation_id: int, base_offset: int, log_append_time_ms: int, log_start_offset: int) -> bytes:
+        return self.pack(
+            self.size, correlation_id, self.middle, base_offset, log_append_time_ms, log_start_offset, self.end
+        )
 
 
 class Shape(NamedTuple):
@@ -102,7 +105,7 @@ class ProduceRuns:
         self._is_known = False  # the shape of the last frame that was looked at
 
     def take(self, connection: Connection, frame: memoryview) -> bool:
-        """Whether the frame goes the short way. Then it is answered at the end of the loop's round."""
+        """Whether the frame goes the short way. Then it is answered by the end of the loop's round."""
         size = len(frame)
         self._is_known = False
         if size < _HEAD.size:
@@ -127,13 +130,17 @@ class ProduceRuns:
         except (IndexError, ProtocolError):
             return False
         stop = start + length - 1
-        if length > MOST_BATCH_BYTES or frame[stop:] != shape.tail:
+        if frame[stop:] != shape.tail:
             return False
-        return self._add(connection, shape, correlation_id, frame[start:stop], size)
+        records = frame[start:stop]
+        if length <= MOST_BATCH_BYTES and self._add(connection, shape, correlation_id, records, size):
+            return True
+        return self._write_alone(connection, shape, correlation_id, records, size)
 
     def _add(
         self, connection: Connection, shape: Shape, correlation_id: int, records: memoryview, frame_bytes: int
     ) -> bool:
+        """Whether the batch is one that can be written with others, and now waits for them."""
         run = self._run
         if run is None or self._shape is not shape or run.size_bytes + len(records) > run.most_bytes:
             run = self._begin(shape)
@@ -152,9 +159,7 @@ class ProduceRuns:
     def _begin(self, shape: Shape) -> Run | None:
         """A run for requests of this shape: the one at hand, if it is for the same partition."""
         broker = self._broker
-        if broker.waits_for_disk or broker.quotas.are_set:
-            return None
-        partition = _partition(broker, shape)
+        partition = self._partition(shape)
         if partition is None:
             return None
         run = self._run
@@ -164,6 +169,47 @@ class ProduceRuns:
             broker.loop.call_soon(self.end)
         self._shape = shape
         return run
+
+    def _partition(self, shape: Shape) -> Partition | None:
+        """Where requests of this shape go; None when they must go the long way."""
+        broker, topic = self._broker, shape.topic
+        if broker.waits_for_disk or broker.quotas.are_set:
+            return None
+        if shape.header.version >= FIRST_VERSION_WITH_TOPIC_IDS:
+            return broker.topics.partition_by_id(topic.topic_id, shape.partition)
+        return broker.topics.partition(topic.name, shape.partition)
+
+    def _write_alone(
+        self, connection: Connection, shape: Shape, correlation_id: int, records: memoryview, frame_bytes: int
+    ) -> bool:
+        """Write the batch from where it was received, behind the run, and answer; False: it would be refused."""
+        partition = self._partition(shape)
+        if partition is None:
+            return False
+        self.end()
+        broker, version = self._broker, shape.header.version
+        metrics = broker.metrics
+        try:
+            appended, log_append_time_ms = partition.produce(
+                records, version=version, has_transactional_id=False, now_ms=broker.clock_ms()
+            )
+        except InvalidRecords:
+            return False  # it is as it came
+        except LogError as refusal:
+            answer = _refused(shape, correlation_id, refusal, partition.log.log_start_offset)
+        except Exception:
+            broker.report_bug(shape.header)
+            connection.close("the broker failed")
+            return True
+        else:
+            metrics.produced_bytes += len(records)
+            answer = shape.answer.frame(
+                correlation_id, appended.base_offset, log_append_time_ms, partition.log.log_start_offset
+            )
+        metrics.requests[PRODUCE.name] += 1
+        metrics.received_bytes += frame_bytes
+        connection.answer(answer)
+        return True
 
     def end(self) -> None:
         """Write the run, if there is one, and answer its requests."""
@@ -202,13 +248,6 @@ class ProduceRuns:
             self._shapes.clear()
         known_by, shape = _shape(header, request, topic, answer)
         self._shapes[header.version, known_by] = shape
-
-
-def _partition(broker: Broker, shape: Shape) -> Partition | None:
-    topic = shape.topic
-    if shape.header.version >= FIRST_VERSION_WITH_TOPIC_IDS:
-        return broker.topics.partition_by_id(topic.topic_id, shape.partition)
-    return broker.topics.partition(topic.name, shape.partition)
 
 
 def _written(run: Run) -> list[tuple[Connection, list[bytes]]]:
@@ -269,7 +308,7 @@ def _answer(topic: TopicProduceData, index: int, version: int) -> Answer | None:
     end = frame[at + _OFFSETS.size :]
     middle = frame[_CLIENT_ID_AT:at]
     answer = Answer(struct.Struct(f">4si{len(middle)}sqqq{len(end)}s").pack, frame[:4], middle, end)
-    is_right = answer.frame(0, 0, 0) == frame and answer.frame(0, -1, -1) == other
+    is_right = answer.frame(0, 0, -1, 0) == frame and answer.frame(0, -1, -1, -1) == other
     return answer if is_right else None
 
 
