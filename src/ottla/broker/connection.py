@@ -77,6 +77,7 @@ class Connection:
         self._is_muted_until: float | None = None
         self._is_held = False
         self._is_handling = False
+        self._is_sending_last = False
         self._events = READ
         self._received_at = loop.now()
         self._calls_when_closed: dict[Callable[[], None], None] = {}
@@ -163,7 +164,7 @@ class Connection:
             if position < end:
                 self._keep(data[position:])
             if slots or self._kept is not None:
-                self.answered()
+                self._send_answers()
 
     def _keep(self, rest: memoryview) -> None:
         """Copy what could not be handled, with room for more of the frame that it begins.
@@ -245,8 +246,15 @@ class Connection:
             self._send()
 
     def answered(self) -> None:
+        """An answer is there. It leaves with the others of this round of the loop."""
+        if self.is_open and not self._is_handling and not self._is_sending_last:
+            self._is_sending_last = True
+            self._loop.call_last(self._send_answers)
+
+    def _send_answers(self) -> None:
         """Send the answers that are there and next in order."""
-        if self.is_open and not self._is_handling:
+        self._is_sending_last = False
+        if self.is_open:
             self._collect_answers()
             self._send()
 

@@ -52,6 +52,7 @@ class Loop:
         self._timers: list[Timer] = []
         self._cancelled = 0  # of those
         self._soon: deque[Callback] = deque()
+        self._last: deque[Callback] = deque()
         self._posted: deque[Callback] = deque()
         self._is_stopping = False
         self._background: Callable[[], bool] | None = None
@@ -77,6 +78,10 @@ class Loop:
     def call_soon(self, callback: Callback) -> None:
         """Call when the events at hand have been dealt with."""
         self._soon.append(callback)
+
+    def call_last(self, callback: Callback) -> None:
+        """Call at the end of the round at hand, when all that goes with it has been done."""
+        self._last.append(callback)
 
     # Sockets
 
@@ -116,7 +121,7 @@ class Loop:
             self.run_once()
 
     def run_once(self) -> None:
-        """One round: what is ready, what was asked for soon, what is due, and a step in the background."""
+        """One round: what is ready, asked for soon, due, or left for its end; and a step in the background."""
         for callback, ready in self.system.wait(self._wait_seconds()):
             self._call(callback, ready)
         soon, posted = self._soon, self._posted
@@ -125,6 +130,9 @@ class Loop:
         for _ in range(len(soon)):
             self._call(soon.popleft())
         self._fire_timers()
+        last = self._last
+        while last:
+            self._call(last.popleft())
         if self._background is not None and not self._call(self._background):
             self._background = None
 
@@ -139,7 +147,7 @@ class Loop:
 
     def is_busy(self) -> bool:
         """Whether there is something to do before anything else happens."""
-        return bool(self._soon or self._posted or self._background is not None)
+        return bool(self._soon or self._posted or self._last or self._background is not None)
 
     def _wait_seconds(self) -> float:
         if self.is_busy():
