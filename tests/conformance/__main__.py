@@ -17,10 +17,18 @@ from tests.apache_kafka.harness import ApacheKafka
 from tests.conformance.answers import answers_of, difference, read_answers, write_answers
 from tests.conformance.catalogue import all_groups
 from tests.conformance.exchange import Exchanges
+from tests.conformance.group_requests import describe_groups
+from tests.conformance.script import Script
+from tests.conformance.sizes import SIZE_SETTINGS
 
 SLOW_SECONDS = 2.0
-PROPERTIES = {"broker.session.timeout.ms": "60000"}
-"""On a busy machine its controller would take the broker for dead, and answers would show later epochs."""
+NOT_READY = (14, 15, 16)
+"""What a coordinator answers that is still to be loaded."""
+PROPERTIES = {
+    # On a busy machine its controller would take the broker for dead, and answers would show later epochs.
+    "broker.session.timeout.ms": "60000",
+    **SIZE_SETTINGS,
+}
 
 
 def main(names: list[str]) -> int:
@@ -41,10 +49,19 @@ def record(groups: list[Exchanges]) -> None:
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, ApacheKafka(Path(folder), PROPERTIES) as kafka:
         host, _, port = kafka.bootstrap.partition(":")
-        changed = sum(record_group(group, (host, int(port))) for group in groups)
+        address = host, int(port)
+        await_coordinator(address)
+        changed = sum(record_group(group, address) for group in groups)
     count = sum(len(group.all) for group in groups)
     seconds = time.monotonic() - started
     print(f"Apache Kafka {VERSION}: {count} exchanges recorded in {seconds:.0f} s, {changed} answers changed")
+
+
+def await_coordinator(address: tuple[str, int]) -> None:
+    """Kafka's can be found a moment before it serves."""
+    with Script(address, "first") as script:
+        request = describe_groups(script.group())
+        script.ask_until(request, until=lambda answer: answer.groups[0].error_code not in NOT_READY)
 
 
 def record_group(group: Exchanges, address: tuple[str, int]) -> int:

@@ -19,17 +19,23 @@ class Member(NamedTuple):
 
 
 def stable_group(
-    script: Script, group: str, *connections: str, instances: Sequence[str | None] = (), **options: Any
-) -> list[Member]:
-    """A group whose members have joined one after the other and have their assignments; the first is the leader."""
+    script: Script, group: str, *connections: str, instances: Sequence[str | None] = (), shared: bytes | None = None,
+    **options: Any,
+) -> list[Member]:  # fmt: skip
+    """A group whose members have joined one after the other and have their assignments; the first is the leader.
+
+    `shared`: what each gets, unless it is something of its own.
+    """
     members: list[Member] = []
     for number, connection in enumerate(connections):
         instance = instances[number] if number < len(instances) else None
-        members = with_another(script, group, members, Member(connection, "", 0, instance), **options)
+        members = with_another(script, group, members, Member(connection, "", 0, instance), shared, **options)
     return members
 
 
-def with_another(script: Script, group: str, members: list[Member], another: Member, **options: Any) -> list[Member]:
+def with_another(
+    script: Script, group: str, members: list[Member], another: Member, shared: bytes | None = None, **options: Any
+) -> list[Member]:
     """Another member joins, the others join again, and all get their share."""
     if another.instance is None:
         another = another._replace(id=script.ask(join(group, **options), 9, on=another.connection).member_id)
@@ -45,7 +51,7 @@ def with_another(script: Script, group: str, members: list[Member], another: Mem
         member._replace(id=answer.member_id, generation=answer.generation_id)
         for member, answer in zip([*members, another], answers, strict=True)
     ]
-    share(script, group, members, answers[0])
+    share(script, group, members, answers[0], shared)
     return members
 
 
@@ -53,8 +59,10 @@ def rejoin(group: str, member: Member, **options: Any) -> JoinGroupRequest:
     return join(group, member.id, instance=member.instance, **options)
 
 
-def share(script: Script, group: str, members: list[Member], chosen: JoinGroupResponse) -> None:
-    shares = {member.id: f"share of {member.connection}".encode() for member in members}
+def share(
+    script: Script, group: str, members: list[Member], chosen: JoinGroupResponse, shared: bytes | None = None
+) -> None:
+    shares = {member.id: shared or f"share of {member.connection}".encode() for member in members}
     for member in members:
         request = sync(
             group,

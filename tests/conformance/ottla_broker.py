@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 from ottla.broker.dispatch import served_apis
 from ottla.testing import LocalBroker
+from tests.conformance.sizes import SIZE_SETTINGS
 
 
 class Ottla:
@@ -23,6 +24,7 @@ SETTINGS = {  # as Apache Kafka has them in tests.apache_kafka
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
+    **SIZE_SETTINGS,
 }
 
 
