@@ -145,12 +145,17 @@ def settle(members: Sequence[GroupMember], partition_count: int) -> float:
         started = time.perf_counter()
         for member in members:
             member.join()
-        while not _are_settled(members):
+        unassigned = set(members)
+        while unassigned or not _are_settled(members):
             if time.perf_counter() - started > PATIENCE_SECONDS:
                 raise TimeoutError("the groups do not settle")
             ready = selector.select(SILENCE_SECONDS)
             for key, _ in ready:
                 key.data.receive(partition_count)
+                if key.data.is_assigned:
+                    unassigned.discard(key.data)
+                else:
+                    unassigned.add(key.data)
             if not ready:  # those who wait, wait for those who think they are done: a heartbeat would have told them
                 for member in members:
                     if member.is_assigned:
