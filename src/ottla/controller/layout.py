@@ -214,8 +214,11 @@ def decode_broker(data: bytes) -> BrokerNode:
     return BrokerNode(endpoints, fields.get("rack"), int(fields["timestamp"]))
 
 
+_JSON = json.JSONEncoder(separators=(",", ":"))  # `json.dumps` would make one for each node
+
+
 def _encode(fields: dict[str, Any]) -> bytes:
-    return json.dumps(fields, separators=(",", ":")).encode()
+    return _JSON.encode(fields).encode()
 
 
 def _decode(data: bytes) -> _Fields:

@@ -11,6 +11,7 @@ import errno
 import fcntl
 import mmap
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
@@ -18,6 +19,11 @@ from typing import NamedTuple, Protocol
 Buffer = bytes | bytearray | memoryview
 
 SYNCS_AT_ONCE = 32
+
+# Of linux/fs.h: what `lsattr` and `chattr` ask for, and their T.
+GET_INODE_FLAGS = 0x80086601
+SET_INODE_FLAGS = 0x40086602
+TOP_OF_HIERARCHIES = 0x00020000
 
 
 class File(Protocol):
@@ -56,6 +62,9 @@ class Files(Protocol):
         """Open for reading and appending; made if it is missing."""
 
     def make_folder(self, path: str) -> None: ...
+
+    def spread_folders(self, path: str) -> None:
+        """Ask for the folders in this one to be kept apart from each other, where the file system knows how."""
 
     def sizes(self, folder: str) -> dict[str, int]:
         """The names in a folder with the size of each."""
@@ -159,6 +168,18 @@ class DiskFiles:
         except FileNotFoundError:
             os.makedirs(path, exist_ok=True)
 
+    def spread_folders(self, path: str) -> None:
+        # ext4 looks for a free inode next to the folder's neighbours, and passes over those that were freed in the last
+        # minutes, one by one: where many files were removed, making one takes half a millisecond instead of 20 us.
+        with contextlib.suppress(OSError):
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                flags = int.from_bytes(fcntl.ioctl(descriptor, GET_INODE_FLAGS, bytes(4)), sys.byteorder)
+                flags |= TOP_OF_HIERARCHIES
+                fcntl.ioctl(descriptor, SET_INODE_FLAGS, flags.to_bytes(4, sys.byteorder))
+            finally:
+                os.close(descriptor)
+
     def sizes(self, folder: str) -> dict[str, int]:
         with os.scandir(folder) as entries:
             return {entry.name: entry.stat().st_size for entry in entries}
@@ -192,7 +213,9 @@ class DiskFiles:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             _write_all(descriptor, data, position)
-            os.ftruncate(descriptor, position + len(data))
+            end = position + len(data)
+            if os.fstat(descriptor).st_size != end:
+                os.ftruncate(descriptor, end)
         finally:
             os.close(descriptor)
 

@@ -87,6 +87,7 @@ class LogManager:
                 self.files.make_folder(self.folder)
                 self.files.sync_folder(self.folder.rpartition("/")[0])  # or all of it could go with its name
             self._lock = self.files.lock(self._path(LOCK))
+            self.files.spread_folders(self.folder)
 
     def _release_folder(self) -> None:
         if self._lock is not None:

@@ -287,6 +287,9 @@ class SimulatedFiles:
 
     # Names
 
+    def spread_folders(self, path: str) -> None:
+        """There is one place for all."""
+
     def make_folder(self, path: str) -> None:
         folder, at = self._top(), ""
         for name in _names(path):

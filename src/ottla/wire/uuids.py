@@ -13,7 +13,7 @@ _VERSION_4 = 0x4000_8000_0000_0000_0000
 
 _STANDARD = "+/"
 _URL_SAFE = "-_"
-_TO_URL_SAFE = str.maketrans(_STANDARD, _URL_SAFE)
+_TO_URL_SAFE = bytes.maketrans(_STANDARD.encode(), _URL_SAFE.encode())
 _TO_STANDARD = str.maketrans(_URL_SAFE, _STANDARD, _STANDARD)
 
 
@@ -27,7 +27,7 @@ def uuid_text(uuid: bytes) -> str:
     """The form that Kafka's tools print and its metadata stores."""
     if len(uuid) != 16:
         raise ValueError(f"an id has 16 bytes, not {len(uuid)}")
-    return binascii.b2a_base64(uuid, newline=False).decode().rstrip("=").translate(_TO_URL_SAFE)
+    return binascii.b2a_base64(uuid, newline=False)[:22].translate(_TO_URL_SAFE).decode()
 
 
 def parse_uuid(text: str) -> bytes:
