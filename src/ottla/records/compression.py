@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import mmap
 import struct
 import threading
 import zlib
@@ -39,6 +40,7 @@ _BLOCK_SIZE = struct.Struct(">i")
 _GZIP_WINDOW = 31  # 32 KiB, with gzip's header and checksum
 _GZIP_MAGIC = b"\x1f\x8b"
 _PIECE_BYTES = 64 * 1024
+_ROOM_BYTES = 4 << 20  # of which only what was used once takes memory
 _LZ4_MOST_RATIO = 255  # of what comes out to what goes in
 _ZSTD_DEFAULT_LEVEL = 3
 _ZSTD_REPEATED_BYTE = 1  # the kind of block that is one byte, many times
@@ -72,6 +74,30 @@ def decompress(codec: int, data: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYTES)
     if codec == NONE:
         return data
     return _compressor(codec)[1](data, limit_bytes)
+
+
+class _Room(threading.local):
+    """Memory to look at what a batch holds, used again and again: new memory costs as much as filling it."""
+
+    def __init__(self) -> None:
+        self.view = memoryview(mmap.mmap(-1, _ROOM_BYTES))
+
+
+@functools.cache
+def _room() -> _Room:
+    return _Room()
+
+
+def decompress_to_look(codec: int, data: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Buffer:
+    """As `decompress`, for whoever is done with it before the next call: this thread may get the same memory again."""
+    if codec == LZ4:
+        from ottla.records.lz4_blocks import decompress_blocks
+
+        room = _room().view[:limit_bytes]
+        size = decompress_blocks(data, room)
+        if size is not None:
+            return room[:size]
+    return decompress(codec, data, limit_bytes)
 
 
 def _compressor(codec: int) -> tuple[Compress, Decompress]:

@@ -22,7 +22,7 @@ from ottla.records.compression import (
     CompressionFailed,
     TooLarge,
     compress,
-    decompress,
+    decompress_to_look,
 )
 from ottla.records.memory import wrapping_add, wrapping_subtract
 from ottla.wire.errors import ErrorCode
@@ -252,7 +252,7 @@ def _check_header(header: BatchHeader) -> None:
 
 def _area(batch: Buffer, header: BatchHeader, limit_bytes: int) -> Buffer:
     try:
-        return decompress(header.codec, memoryview(batch)[at.HEADER_SIZE :], limit_bytes)
+        return decompress_to_look(header.codec, memoryview(batch)[at.HEADER_SIZE :], limit_bytes)
     except TooLarge as error:
         # Kafka has no such limit. This answer makes a producer send smaller batches.
         raise InvalidRecords(ErrorCode.MESSAGE_TOO_LARGE, str(error), is_log_reached=False) from None
