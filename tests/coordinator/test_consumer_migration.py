@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from ottla.coordinator.classic_group import ClassicGroup
 from ottla.coordinator.consumer_group import ConsumerGroup
 from ottla.coordinator.consumer_settings import ConsumerSettings, MigrationPolicy
 from ottla.coordinator.consumer_timers import JOIN, SYNC
+from ottla.coordinator.group_settings import GroupSettings
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartition
+from ottla.wire.versioned import encode_versioned
 from tests.coordinator.consumer_members import GROUP, FakeMember, World
 from tests.coordinator.mixed_members import ClassicClient, settle_all
 
@@ -93,6 +98,55 @@ def test_an_upgrade_keeps_what_members_have(world: World) -> None:
     assert a.beat() is ErrorCode.REBALANCE_IN_PROGRESS
 
 
+def test_an_upgrade_before_a_generation_was_shared_out_leaves_members_what_they_have(world: World) -> None:
+    """Of cooperative members, which work on in a rebalance."""
+    old = [ClassicClient(world, f"old-{number}", is_cooperative=True) for number in range(2)]
+    settle_all(world, *old)
+    third = ClassicClient(world, "third", is_cooperative=True)
+    for member in (third, third, third, *old):
+        member.step()  # up to where the others would join with it
+    while world.driver.machine.groups[GROUP].state_name != "CompletingRebalance":
+        for member in old:
+            member.step()
+    third.member_id = third.joining.response.member_id if third.joining is not None else third.member_id
+    assert third.leave() is ErrorCode.NONE
+    new = FakeMember(world, "new")
+    new.join()
+    assert group_type(world) is ConsumerGroup
+    settle_all(world, *old, new)
+    assert all_numbers(*old, new) == EVERYTHING
+
+
+class CarelessClient(ClassicClient):
+    """Gives everybody the same, and what is not there, when it leads."""
+
+    def _shares(self, members: Mapping[str, bytes]) -> dict[str, bytes]:
+        parts = [TopicPartition(topic="t", partitions=[1, 0, 6, -1, 0]), TopicPartition(topic="gone", partitions=[0])]
+        assignment = encode_versioned(ConsumerProtocolAssignment(assigned_partitions=parts), 1)
+        return dict.fromkeys(members, assignment)
+
+
+def test_what_careless_members_share_out_is_put_right_by_an_upgrade(world: World) -> None:
+    world.add_topic("u", 1)
+    old = [CarelessClient(world, f"old-{number}") for number in range(2)]
+    for _ in range(10):
+        world.driver.advance(0)
+        for member in old:
+            member.step()
+    assert [member.numbers for member in old] == [[-1, 0, 1, 6]] * 2
+    new = FakeMember(world, "new", ["t", "u"])
+    new.join()
+    for _ in range(10):
+        new.acknowledge()
+        for member in old:
+            member.step()
+    (topic, other) = (world.topics.by_name[name].topic_id for name in ("t", "u"))
+    assert new.owned[other] == {0}
+    assert sorted([*all_numbers(*old), *new.owned[topic]]) == EVERYTHING
+    held = [member.progress.partitions() for member in world.group.members.values()]
+    assert len({each for partitions in held for each in partitions}) == len(EVERYTHING) + 1
+
+
 def test_those_who_wait_in_a_classic_group_are_sent_to_the_new_one(world: World) -> None:
     a, b = ClassicClient(world, "a"), ClassicClient(world, "b")
     settle_all(world, a)
@@ -112,6 +166,21 @@ def test_an_empty_classic_group_makes_way(world: World) -> None:
     b = FakeMember(world, "b")
     assert b.join().member_epoch == 2
     assert b.numbers == EVERYTHING
+
+
+def test_a_classic_group_makes_way_that_waits_for_members_after_all_have_left() -> None:
+    world = World(classic=GroupSettings(initial_rebalance_delay_ms=3000))
+    world.add_topic("t", 6)
+    old, new = ClassicClient(world, "old"), FakeMember(world, "new")
+    while old.joining is None or not old.member_id:
+        old.step()
+    old.leave()
+    group = world.driver.machine.groups[GROUP]
+    assert (group.state_name, group.member_count) == ("PreparingRebalance", 0)
+    assert new.join().error_code == ErrorCode.NONE
+    assert new.numbers == EVERYTHING
+    world.driver.advance(3000)
+    assert group_type(world) is ConsumerGroup
 
 
 def test_an_empty_consumer_group_makes_way(world: World) -> None:

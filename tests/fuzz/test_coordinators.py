@@ -77,7 +77,11 @@ METADATA = st.one_of(
 )
 ASSIGNMENTS = st.one_of(
     st.binary(max_size=6),
-    st.just(encode_versioned(ConsumerProtocolAssignment(assigned_partitions=[]), 1)),
+    st.lists(PARTITIONS, max_size=3).map(
+        lambda numbers: encode_versioned(
+            ConsumerProtocolAssignment(assigned_partitions=[TopicPartition(topic="t", partitions=numbers)]), 1
+        )
+    ),
 )
 NARROW: dict[str, st.SearchStrategy[Any]] = {
     "group_id": GROUPS,
@@ -136,8 +140,13 @@ REQUEST = st.sampled_from(APIS).flatmap(requests_of)
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.lists(st.tuples(REQUEST, st.sampled_from([0.0, 0.0, 0.1, 6.0])), min_size=20, max_size=40))
-def test_no_request_makes_a_coordinator_fail(steps: list[tuple[tuple[Request, int], float]]) -> None:
+@given(
+    st.lists(st.tuples(REQUEST, st.sampled_from([0.0, 0.0, 0.1, 6.0])), min_size=20, max_size=40),
+    st.sampled_from(["0", "50"]),
+)
+def test_no_request_makes_a_coordinator_fail(
+    steps: list[tuple[tuple[Request, int], float]], rebalance_delay_ms: str
+) -> None:
     numbers = itertools.count()
     failures: list[Any] = []
     start_over = Shard._start_over
@@ -154,7 +163,7 @@ def test_no_request_makes_a_coordinator_fail(steps: list[tuple[tuple[Request, in
             Path(folder),
             offsets_topic_num_partitions="1",
             transaction_state_log_num_partitions="1",
-            group_initial_rebalance_delay_ms="0",
+            group_initial_rebalance_delay_ms=rebalance_delay_ms,
             group_min_session_timeout_ms="1",
             group_consumer_assignment_interval_ms="0",
         )

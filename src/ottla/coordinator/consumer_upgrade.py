@@ -22,7 +22,7 @@ from ottla.coordinator.group_refusal import GroupRefusal
 from ottla.coordinator.operation import Operation
 from ottla.coordinator.topics_view import TopicsView
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.consumer_protocol import decode_assignment, decode_subscription
+from ottla.wire.messages.consumer_protocol import TopicPartition, decode_assignment, decode_subscription
 from ottla.wire.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
@@ -72,15 +72,18 @@ def _metadata(group: ClassicGroup, member: ClassicMember) -> bytes:
 
 def upgrade(machine: GroupMachine, operation: Operation, classic: ClassicGroup) -> ConsumerGroup:
     """Go on as a consumer group in the epoch that was the generation, everybody with what they have."""
-    members = [_converted(machine.topics, classic, member) for member in classic.members.values()]
+    held = _held(machine.topics, classic)
+    members = [_converted(classic, member, held.get(member.member_id, {})) for member in classic.members.values()]
     _send_away(operation, classic)
     classic.write_tombstones(operation)
     group_id, epoch = classic.group_id, classic.generation
+    names: set[str] = set()
     for member in members:
         write_member(operation, group_id, member.member_id, member.profile)
+        names |= member.profile.topic_names
+    write_epoch(operation, group_id, epoch, topics_hash(machine.topics, names))
     group = machine.groups[group_id]
     assert isinstance(group, ConsumerGroup)
-    write_epoch(operation, group_id, epoch, topics_hash(machine.topics, group.topic_names))
     for member in members:
         write_target(operation, group_id, member.member_id, partitions_of(member.progress.assigned))
     write_target_epoch(operation, group_id, epoch, NEVER_MS)
@@ -105,7 +108,7 @@ def _send_away(operation: Operation, classic: ClassicGroup) -> None:
         operation.cancel_timer((SESSION, classic.group_id, member_id))
 
 
-def _converted(topics: TopicsView, group: ClassicGroup, member: ClassicMember) -> Member:
+def _converted(group: ClassicGroup, member: ClassicMember, held: Held) -> Member:
     subscription = decode_subscription(_metadata(group, member))
     profile = Profile(
         instance_id=member.instance_id,
@@ -119,15 +122,36 @@ def _converted(topics: TopicsView, group: ClassicGroup, member: ClassicMember) -
         ),
     )
     epoch = group.generation
-    assigned = _assigned(topics, member.assignment, epoch)
-    return Member(member.member_id, profile, Progress(epoch, epoch, MemberState.STABLE, assigned))
+    return Member(member.member_id, profile, Progress(epoch, epoch, MemberState.STABLE, held))
 
 
-def _assigned(topics: TopicsView, assignment: bytes, epoch: int) -> Held:
-    """What a member has of topics that still exist."""
-    assigned: Held = {}
-    for part in decode_assignment(assignment).assigned_partitions if assignment else ():
-        topic = topics.by_name.get(part.topic)
-        if topic is not None and part.partitions:
-            assigned[topic.topic_id] = dict.fromkeys(part.partitions, epoch)
-    return assigned
+def _held(topics: TopicsView, group: ClassicGroup) -> dict[str, Held]:
+    """What each member works on, of partitions that are there. It was shared out by members, who may be wrong: of two
+    who have the same partition, one has it.
+    """
+    held: dict[str, Held] = {}
+    taken: set[tuple[bytes, int]] = set()
+    for member, parts in _claims(group):
+        for part in parts:
+            topic = topics.by_name.get(part.topic)
+            if topic is None:
+                continue
+            topic_id = topic.topic_id
+            for number in part.partitions:
+                if 0 <= number < topic.partition_count and (topic_id, number) not in taken:
+                    taken.add((topic_id, number))
+                    held.setdefault(member.member_id, {}).setdefault(topic_id, {})[number] = group.generation
+    return held
+
+
+def _claims(group: ClassicGroup) -> list[tuple[ClassicMember, list[TopicPartition]]]:
+    """What members were assigned; then what others, whose generation was not shared out, said that they have kept."""
+    assigned, kept = [], []
+    for member in group.members.values():
+        if member.assignment:
+            assigned.append((member, decode_assignment(member.assignment).assigned_partitions))
+        else:
+            subscription = decode_subscription(_metadata(group, member))
+            kept.append((subscription.generation_id, member, subscription.owned_partitions))
+    kept.sort(key=lambda claim: claim[0], reverse=True)
+    return [*assigned, *((member, parts) for _, member, parts in kept)]

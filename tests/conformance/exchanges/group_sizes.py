@@ -73,7 +73,7 @@ def a_place_becomes_free(script: Script) -> None:
 @exchanges.one
 def the_last_to_join_is_left_out(script: Script) -> None:
     """While a group rebalances, those have a place who join first. Kafka waits for the last one until time is over."""
-    timeout = {"rebalance_ms": 3_000}
+    timeout: dict[str, Any] = {"rebalance_ms": 3_000}
     group, members = full_group(script, **timeout)
     *early, late = members
     pending = [script.begin(rejoin(group, early[0], **timeout), on=early[0].connection)]
