@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from itertools import accumulate
 
 import pytest
 
@@ -25,4 +26,4 @@ def test_sizes(
 ) -> None:
     chunk = Chunk("topic", threading.Lock(), 0.0)
     chunk.values, chunk.keys, chunk.headers = values, keys, headers
-    assert chunk.sizes_bytes() == [RECORD_OVERHEAD_BYTES + size for size in expected]
+    assert list(chunk.weigh()) == list(accumulate(RECORD_OVERHEAD_BYTES + size for size in expected))

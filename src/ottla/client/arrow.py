@@ -11,7 +11,7 @@ import pyarrow as pa
 from ottla.client.chunk import Chunk
 from ottla.client.errors import InvalidRecord
 from ottla.client.portion import Portion
-from ottla.records.codec import Binary, ColumnBuffers, Headers
+from ottla.records.codec import Binary, Column, ColumnBuffers, Headers, Rows
 
 _COLUMNS = ("key", "value", "timestamp", "headers", "partition")
 
@@ -39,16 +39,21 @@ def fill_from_arrow(chunk: Chunk, table: Any) -> None:
         ]
 
 
-def _binary(chunk: Chunk, name: str, column: Any) -> list[bytes | None]:
-    """Text goes as UTF-8."""
+def _binary(chunk: Chunk, name: str, column: Any) -> Column:
+    """The bytes stay where they are. Text goes as UTF-8."""
     kind = column.type
-    is_bytes = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        column = column.cast(pa.large_binary())
-    elif not is_bytes:
+    if pa.types.is_fixed_size_binary(kind):
+        column = column.cast(pa.binary())
+    elif kind not in (pa.binary(), pa.string(), pa.large_binary(), pa.large_string()):
         raise InvalidRecord(f"column {name} is binary or text, not {kind}", topic=chunk.topic)
-    values: list[bytes | None] = column.to_pylist()
-    return values
+    if not len(column):
+        return []
+    if isinstance(column, pa.ChunkedArray):
+        # Several become one, with wide offsets, for together they may be larger than others can say.
+        column = column.chunk(0) if column.num_chunks == 1 else column.cast(pa.large_binary()).combine_chunks()
+    validity, offsets, data = column.buffers()
+    is_wide = column.type in (pa.large_binary(), pa.large_string())
+    return Rows(data or b"", offsets, validity if column.null_count else None, column.offset, len(column), is_wide)
 
 
 def _timestamps(chunk: Chunk, column: Any) -> list[int]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.client.chunk import Chunk, Headers, Indexes, Piece, pick
+from ottla.client.chunk import Chunk, Headers, Indexes, Piece, pick, pick_bytes
 from ottla.client.delivery import Delivery, Outcome
 from ottla.client.errors import ClientError
 from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from ottla.records.build import build_batch
+from ottla.records.codec import Column
 
 if TYPE_CHECKING:
     from ottla.client.partition_queue import PartitionQueue
@@ -43,8 +44,8 @@ class Batch:
     def __init__(self, queue: PartitionQueue, deadline: float) -> None:
         self.queue = queue
         self.deadline = deadline
-        self.values: list[bytes | None] = []
-        self.keys: list[bytes | None] | None = None
+        self.values: Column = []
+        self.keys: Column | None = None
         self.headers: list[Headers] | None = None
         self.timestamps: list[int] | int = 0
         self.size_bytes = 0
@@ -68,9 +69,9 @@ class Batch:
 
     def add(self, chunk: Chunk, indexes: Indexes, size_bytes: int) -> None:
         start = len(self.values)
-        values = pick(chunk.values, indexes)
+        values = pick_bytes(chunk.values, indexes)
         timestamps = chunk.timestamp_ms if chunk.timestamps is None else pick(chunk.timestamps, indexes)
-        keys = None if chunk.keys is None else pick(chunk.keys, indexes)
+        keys = None if chunk.keys is None else pick_bytes(chunk.keys, indexes)
         headers = None if chunk.headers is None else pick(chunk.headers, indexes)
         if not start:
             self.values, self.timestamps, self.keys, self.headers = values, timestamps, keys, headers
@@ -82,17 +83,19 @@ class Batch:
         chunk.pieces.append(piece)
 
     def _extend(
-        self, values: list[bytes | None], timestamps: list[int] | int, keys: list[bytes | None] | None,
-        headers: list[Headers] | None,
-    ) -> None:  # fmt: skip
+        self, values: Column, timestamps: list[int] | int, keys: Column | None, headers: list[Headers] | None
+    ) -> None:
         old, new = len(self.values), len(values)
         if self.timestamps != timestamps or isinstance(timestamps, list):
             self.timestamps = _stretched(self.timestamps, old) + _stretched(timestamps, new)
         if keys is not None or self.keys is not None:
-            self.keys = (self.keys or [None] * old) + (keys or [None] * new)
+            self.keys = [*(self.keys or [None] * old), *(keys or [None] * new)]
         if headers is not None or self.headers is not None:
             self.headers = (self.headers or [()] * old) + (headers or [()] * new)
-        self.values += values
+        if isinstance(self.values, list):
+            self.values += values
+        else:
+            self.values = [*self.values, *values]
 
     def number(self, identity: Identity, sequence: int) -> None:
         self.identity = identity

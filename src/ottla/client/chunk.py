@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import threading
+from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import partial
-from operator import add, itemgetter
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from ottla.client.delivery import NO_OFFSET, Delivery
 from ottla.client.errors import ClientError
+from ottla.records.codec import Column, Rows, weigh
 
 if TYPE_CHECKING:
     from ottla.client.batch import Batch
@@ -34,6 +36,14 @@ def pick(column: list[T], indexes: Indexes) -> list[T]:
     if len(indexes) == 1:
         return [column[indexes[0]]]
     return list(itemgetter(*indexes)(column))
+
+
+def pick_bytes(column: Column, indexes: Indexes) -> Column:
+    """Rows stay where they lie, if they follow each other."""
+    if isinstance(column, Rows) and isinstance(indexes, range):
+        rows: Rows = column[indexes.start : indexes.stop : indexes.step]
+        return rows
+    return pick(cast("list[bytes | None]", column), indexes)
 
 
 class Piece:
@@ -66,9 +76,9 @@ class Chunk:
     """
 
     __slots__ = (
-        "callbacks", "count", "error", "has_more", "headers", "is_closed", "is_observed", "keys", "limit_bytes",
-        "lock", "opened_at", "owner", "partitions", "pieces", "records", "size_bytes", "stamps_each", "timestamp_ms",
-        "timestamps", "topic", "undecided", "values", "waiters", "when_done",
+        "callbacks", "count", "ends", "error", "has_more", "headers", "is_closed", "is_observed", "keys",
+        "limit_bytes", "lock", "opened_at", "owner", "partitions", "pieces", "records", "size_bytes", "stamps_each",
+        "timestamp_ms", "timestamps", "topic", "undecided", "values", "waiters", "when_done",
     )  # fmt: skip
 
     def __init__(self, topic: str, lock: threading.Lock, opened_at: float) -> None:
@@ -84,13 +94,15 @@ class Chunk:
         self.limit_bytes = 0
         self.stamps_each = False
         """Whether a record without a timestamp gets the time of its own call, in place of the chunk's."""
-        self.values: list[bytes | None] = []
-        self.keys: list[bytes | None] | None = None
+        self.values: Column = []
+        self.keys: Column | None = None
         self.headers: list[Headers] | None = None
         self.partitions: list[int | None] | None = None
         self.timestamps: list[int] | None = None
         self.timestamp_ms = 0
         self.size_bytes = 0
+        self.ends: array[int] | None = None
+        """How large the records are, about, from the first to each of them; None until it is known."""
         self.count = 0
         self.undecided = 0
         self.pieces: list[Piece] = []
@@ -128,14 +140,11 @@ class Chunk:
         if callbacks.count(None) != self.count:
             self.callbacks = {index: one for index, one in enumerate(callbacks) if one is not None}
 
-    def sizes_bytes(self) -> list[int]:
-        """Of each record, about."""
-        sizes = [RECORD_OVERHEAD_BYTES + size for size in _sizes(self.values)]
-        if self.keys is not None:
-            sizes = list(map(add, sizes, _sizes(self.keys)))
-        if self.headers is not None:
-            sizes = list(map(add, sizes, map(headers_bytes, self.headers)))
-        return sizes
+    def weigh(self) -> array[int]:
+        if self.ends is None:
+            headers = None if self.headers is None else list(map(headers_bytes, self.headers))
+            self.ends = weigh(self.values, self.keys, headers, RECORD_OVERHEAD_BYTES)
+        return self.ends
 
     # What became of it. Decided by the sender, asked for by any thread.
 
@@ -170,7 +179,7 @@ class Chunk:
     def _let_go(self) -> None:
         """What was sent is not kept for those who only keep the answer."""
         self.values = []
-        self.keys = self.headers = self.partitions = None
+        self.keys = self.headers = self.partitions = self.ends = None
         # As many as before: who comes late must find that it is.
         self.records[:] = [None] * len(self.records)
 
@@ -236,13 +245,6 @@ class Chunk:
                 return False
             self.when_done.append(fire)
             return True
-
-
-def _sizes(column: list[bytes | None]) -> list[int]:
-    try:
-        return list(map(len, cast("list[bytes]", column)))
-    except TypeError:  # for there is a None among them
-        return [0 if one is None else len(one) for one in column]
 
 
 def headers_bytes(headers: Headers) -> int:

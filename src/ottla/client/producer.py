@@ -18,6 +18,7 @@ from ottla.client.routing import NewRecord, Router
 from ottla.client.sender import Sender, SenderOptions
 from ottla.client.sending import Sending, as_bytes
 from ottla.client.transaction import Transaction, TransactionManager
+from ottla.records.codec import holds_bytes
 from ottla.records.compression import NAMES, NONE, codec_number, compress
 from ottla.wire.apis import INIT_PRODUCER_ID
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -216,7 +217,8 @@ class Producer(Sending):
             fill_from_arrow(chunk, records)
         else:
             _fill(chunk, records if isinstance(records, list) else list(records))
-        chunk.size_bytes = sum(chunk.sizes_bytes())
+        if chunk.values:
+            chunk.size_bytes = chunk.weigh()[-1]
         return chunk
 
 
@@ -239,8 +241,7 @@ class _Bell:
 
 
 def _fill(chunk: Chunk, records: list[Any]) -> None:
-    kinds = set(map(type, records))
-    if kinds <= {bytes, type(None)}:
+    if holds_bytes(records):
         chunk.values = records.copy()
         return
     given = [record if isinstance(record, NewRecord) else NewRecord(record) for record in records]

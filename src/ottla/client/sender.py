@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from bisect import bisect_right
+from array import array
 from collections import defaultdict, deque
 from collections.abc import Coroutine, Iterable, Iterator
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 from ottla.client.batch import ANONYMOUS, Batch, Identity
 from ottla.client.buffer import Buffer
-from ottla.client.chunk import Chunk, Indexes, pick
+from ottla.client.chunk import Chunk, Indexes
 from ottla.client.cluster import Cluster
 from ottla.client.delivery import Outcome
 from ottla.client.errors import ClientError, DeliveryTimedOut
@@ -24,6 +23,7 @@ from ottla.client.partition_queue import PartitionQueue
 from ottla.client.produce import Produce
 from ottla.client.retry import LONGEST_PAUSE_MS
 from ottla.client.routing import Router
+from ottla.records.codec import cut
 
 LARGEST_REQUEST_BYTES = 8 << 20
 _SOON_SECONDS = 0.001
@@ -165,14 +165,16 @@ class Sender:
         left_bytes = chunk.size_bytes
         limit_bytes = self._options.batch_bytes
         # A little above the limit is no reason to weigh each record.
-        sizes = chunk.sizes_bytes() if chunk.size_bytes > limit_bytes * 5 // 4 else None
-        for number, (partition, indexes) in enumerate(spread.items()):
+        ends = chunk.weigh() if chunk.size_bytes > limit_bytes * 5 // 4 else None
+        for number, (partition, indexes) in enumerate(spread.items(), 1):
             queue = self._queue(topic.name, partition)
-            is_last = number == len(spread) - 1
-            share = left_bytes if is_last else chunk.size_bytes * len(indexes) // chunk.count
-            for part, size_bytes in _parts(indexes, share, sizes, limit_bytes):
-                queue.add(chunk, part, size_bytes, limit_bytes, deadline)
-            left_bytes -= share
+            share = chunk.size_bytes * len(indexes) // chunk.count
+            for start, end, size_bytes in _parts(indexes, share, ends, limit_bytes):
+                # The last one has what is left: together they are as large as the chunk.
+                is_last = number == len(spread) and end == len(indexes)
+                size_bytes = left_bytes if is_last else min(size_bytes, left_bytes)
+                queue.add(chunk, indexes[start:end], size_bytes, limit_bytes, deadline)
+                left_bytes -= size_bytes
             self._busy[queue] = None
 
     def _queue(self, topic: str, partition: int) -> PartitionQueue:
@@ -298,18 +300,13 @@ class Gate:
 
 
 def _parts(
-    indexes: Indexes, total_bytes: int, sizes: list[int] | None, limit_bytes: int
-) -> Iterator[tuple[Indexes, int]]:
-    """Records in portions that fit a batch, and how large those are. Together they are `total_bytes` large."""
-    if sizes is None or len(indexes) == 1:
-        yield indexes, total_bytes
+    indexes: Indexes, share_bytes: int, ends: array[int] | None, limit_bytes: int
+) -> Iterator[tuple[int, int, int]]:
+    """Records in portions that fit a batch: from where to where in `indexes`, and how large."""
+    if ends is None:
+        yield 0, len(indexes), share_bytes
         return
-    ends = list(accumulate(pick(sizes, indexes)))
-    start, used, left_bytes = 0, 0, total_bytes
-    while start < len(ends):
-        end = max(bisect_right(ends, used + limit_bytes), start + 1)
-        size_bytes = left_bytes if end == len(ends) else min(ends[end - 1] - used, left_bytes)
-        yield indexes[start:end], size_bytes
-        left_bytes -= size_bytes
-        used = ends[end - 1]
+    start = 0
+    for end, size_bytes in cut(ends, indexes, limit_bytes):
+        yield start, end, size_bytes
         start = end

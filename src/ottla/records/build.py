@@ -12,6 +12,7 @@ from ottla.records.checksum import crc32c
 from ottla.records.codec import (
     Record,
     RecordTuple,
+    Rows,
     decode_records,
     encode_columns,
     encode_records,
@@ -49,10 +50,10 @@ class ControlMarker(NamedTuple):
 
 
 def build_batch(
-    values: Sequence[Buffer | None],
+    values: Sequence[Buffer | None] | Rows,
     *,
     timestamp: int,
-    keys: Sequence[Buffer | None] | None = None,
+    keys: Sequence[Buffer | None] | Rows | None = None,
     timestamps: Sequence[int] | None = None,
     headers: Sequence[Sequence[tuple[str, Buffer | None]]] | None = None,
     **options: Unpack[BatchOptions],

@@ -3,7 +3,7 @@ cimport cython
 from cpython cimport array
 from cpython.buffer cimport PyBuffer_IsContiguous
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
-from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_GET_BUFFER
 from cpython.number cimport PyNumber_Index
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -21,6 +21,11 @@ cdef struct Fields:
     Py_ssize_t value_size
     Py_ssize_t headers_at
     Py_ssize_t header_count
+
+cdef struct Cell:
+    octets_t data
+    Py_ssize_t at
+    Py_ssize_t size
 
 cdef Py_ssize_t BAD_SIZE, BAD_TIMESTAMP, BAD_OFFSET, BAD_KEY, BAD_VALUE, BAD_HEADERS, NOT_FILLED
 cdef Py_ssize_t LEAST_RECORD_BYTES, MOST_RECORD_BYTES, MOST_COLUMN_BYTES
@@ -58,6 +63,14 @@ cdef inline (int64_t, Py_ssize_t) read_wide(octets_t data, Py_ssize_t position, 
             return <int64_t> (raw >> 1) ^ -<int64_t> (raw & 1), position
         shift += 7
     return 0, -1
+
+cdef inline Cell cell_of(bytes value) noexcept:
+    if value is None:
+        return Cell(NULL, 0, -1)
+    return Cell(<octets_t> PyBytes_AS_STRING(value), 0, PyBytes_GET_SIZE(value))
+
+cdef inline int64_t read_offset(octets_t offsets, Py_ssize_t index, bint is_wide) noexcept:
+    return (<const int64_t*> offsets)[index] if is_wide else (<const int32_t*> offsets)[index]
 
 cdef inline int64_t big_endian(octets_t data, Py_ssize_t position, int size) noexcept:
     cdef uint64_t raw = data[position] if data[position] < 0x80 else data[position] | ~<uint64_t> 0xFF
@@ -168,12 +181,52 @@ cdef Py_ssize_t put_varint(uint8_t* out, Py_ssize_t position, int64_t value) noe
 
 cdef bytes as_bytes(object value)
 
-@cython.locals(size=Py_ssize_t)
-cdef Py_ssize_t put_sized(uint8_t* out, Py_ssize_t position, bytes value) noexcept
+cdef Py_ssize_t put_sized(uint8_t* out, Py_ssize_t position, Cell cell) noexcept
 
 @cython.locals(parts=list, part=bytes, out=bytearray, target="uint8_t*", size=Py_ssize_t, position=Py_ssize_t)
 cdef bytes encode_headers(object headers)
 
+
+@cython.locals(index=Py_ssize_t)
+cpdef bint holds_bytes(list items) except -1
+
+@cython.final
+cdef class Rows:
+    cdef tuple views
+    cdef octets_t data
+    cdef octets_t offsets
+    cdef octets_t validity
+    cdef bint has_nulls
+    cdef bint is_wide
+    cdef Py_ssize_t start
+    cdef Py_ssize_t step
+    cdef Py_ssize_t count
+
+    @cython.locals(position=int64_t, next_position=int64_t, index=Py_ssize_t)
+    cdef int check_offsets(self, Py_ssize_t data_bytes) except -1
+    @cython.locals(row=Py_ssize_t, position=int64_t)
+    cdef Cell cell(self, Py_ssize_t index) noexcept
+    @cython.locals(rows=Rows)
+    cdef Rows part(self, Py_ssize_t start, Py_ssize_t step, Py_ssize_t count)
+    @cython.locals(cell=Cell)
+    cdef object one(self, Py_ssize_t index)
+
+@cython.final
+cdef class Cells:
+    cdef list items
+    cdef Rows rows
+    cdef Py_ssize_t count
+
+    cdef Cell cell(self, Py_ssize_t index) except *
+
+@cython.locals(value_cells=Cells, key_cells=Cells, count=Py_ssize_t, index=Py_ssize_t, total=int64_t,
+               ends=array.array, target="int64_t*")
+cpdef array.array weigh(object values, object keys, list more, int64_t overhead_bytes)
+
+@cython.locals(numbers=list, first=Py_ssize_t, step=Py_ssize_t, weights="int64_t*", record_count=Py_ssize_t,
+               parts=list, part_bytes=int64_t, part_start=Py_ssize_t, count=Py_ssize_t, position=Py_ssize_t,
+               index=Py_ssize_t, size=int64_t)
+cpdef list cut(array.array ends, object indexes, int64_t limit_bytes)
 
 @cython.final
 cdef class AreaWriter:
@@ -181,23 +234,25 @@ cdef class AreaWriter:
     cdef Py_ssize_t position
     cdef Py_ssize_t capacity
 
-    @cython.locals(key_size=Py_ssize_t, value_size=Py_ssize_t, headers_size=Py_ssize_t, body=Py_ssize_t,
-                   position=Py_ssize_t, target="uint8_t*")
-    cdef int put(self, int64_t timestamp_delta, int64_t offset_delta, bytes key, bytes value, bytes headers) except -1
+    @cython.locals(headers_size=Py_ssize_t, body=Py_ssize_t, position=Py_ssize_t, target="uint8_t*")
+    cdef int put(self, int64_t timestamp_delta, int64_t offset_delta, Cell key, Cell value, bytes headers) except -1
     @cython.locals(capacity=Py_ssize_t)
     cdef int grow(self, Py_ssize_t size) except -1
     cdef bytearray finish(self)
 
 
-@cython.locals(items=list, area=AreaWriter, index=Py_ssize_t)
+cdef Py_ssize_t expected_bytes(Cells values) except -1
+
+@cython.locals(cells=Cells, area=AreaWriter, null=Cell, index=Py_ssize_t)
 cpdef bytearray encode_values(object values, Py_ssize_t reserve_bytes=*)
 
-@cython.locals(items=list, key_items=list, timestamp_items=list, header_items=list, delta_items=list,
-               area=AreaWriter, index=Py_ssize_t, count=Py_ssize_t, timestamp_delta=int64_t)
+@cython.locals(value_cells=Cells, key_cells=Cells, timestamp_items=list, header_items=list, delta_items=list,
+               area=AreaWriter, index=Py_ssize_t, count=Py_ssize_t, timestamp_delta=int64_t, offset_delta=int64_t,
+               record_headers=bytes)
 cpdef bytearray encode_columns(object values, object keys=*, object timestamps=*, object headers=*,
                                object offset_deltas=*, int64_t base_timestamp=*, Py_ssize_t reserve_bytes=*)
 
-@cython.locals(items=list, area=AreaWriter, index=Py_ssize_t)
+@cython.locals(items=list, area=AreaWriter, index=Py_ssize_t, timestamp_delta=int64_t, record_headers=bytes)
 cpdef bytearray encode_records(object records, int64_t base_timestamp, Py_ssize_t reserve_bytes=*)
 
 

@@ -8,8 +8,8 @@ bound checked before a byte is read. An "area" is the records part of a batch, u
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple, TypeAlias
 
 from ottla.records.batch import (
     ATTRIBUTES_AT,
@@ -36,8 +36,10 @@ except ModuleNotFoundError:
 
 if not cython.compiled:
     from ottla.records.memory import (
+        Cell,
         Fields,
         big_endian,
+        cell_of,
         copy,
         copy_range,
         fill_ones,
@@ -45,6 +47,7 @@ if not cython.compiled:
         int64,
         int64s,
         octets,
+        read_offset,
         read_varint,
         read_varlong,
         resize,
@@ -59,6 +62,8 @@ COMPILED = cython.compiled
 Header = tuple[str, bytes | None]
 KeyEntry = tuple[int, bytes | None, bool]  # offset delta, key, whether the value is null
 RecordTuple = tuple[int, Buffer | None, Buffer | None, Iterable[tuple[str, Buffer | None]]]
+
+Column: TypeAlias = "list[bytes | None] | Rows"
 
 LEAST_RECORD_BYTES = 7  # seven fields of one byte each
 MOST_RECORD_BYTES = 0x7FFFFFFF
@@ -439,14 +444,13 @@ def as_bytes(value: Buffer | None) -> bytes | None:
     return bytes(memoryview(value))  # not bytes(value): that would take a number for a size
 
 
-def put_sized(out: bytearray, position: int, value: bytes | None) -> int:
+def put_sized(out: bytearray, position: int, cell: Cell) -> int:
     """Write a key, a value or a name behind its size; the position behind it."""
-    if value is None:
-        return put_varint(out, position, -1)
-    size = len(value)
-    position = put_varint(out, position, size)
-    copy(out, position, value, size)
-    return position + size
+    position = put_varint(out, position, cell.size)
+    if cell.size <= 0:
+        return position
+    copy_range(out, position, cell.data, cell.at, cell.size)
+    return position + cell.size
 
 
 def encode_headers(headers: Iterable[tuple[str, Buffer | None]]) -> bytes:
@@ -467,8 +471,173 @@ def encode_headers(headers: Iterable[tuple[str, Buffer | None]]) -> bytes:
     target = writable(out)
     position = put_varint(target, 0, len(parts) // 2)
     for part in parts:
-        position = put_sized(target, position, part)
+        position = put_sized(target, position, cell_of(part))
     return bytes(out[:position])
+
+
+def holds_bytes(items: list[object]) -> bool:
+    """Whether it holds nothing but bytes and None."""
+    for index in range(len(items)):
+        item = items[index]
+        if item is not None and type(item) is not bytes:
+            return False
+    return True
+
+
+class Rows:
+    """Bytes as Arrow keeps them, row by row where they lie: every `step`th row from `start` on."""
+
+    def __init__(
+        self, data: Buffer, offsets: Buffer, validity: Buffer | None, start: int, count: int, is_wide: bool
+    ) -> None:
+        """The buffers of an array, and which of its rows. `is_wide`: whether its offsets have 64 bits.
+
+        ValueError if the rows are not in the buffers.
+        """
+        data_view = memoryview(data)
+        offsets_view = memoryview(offsets)
+        self.has_nulls = validity is not None
+        validity_view = memoryview(b"" if validity is None else validity)
+        end = start + count
+        offset_count = offsets_view.nbytes // (8 if is_wide else 4)
+        if start < 0 or count < 0 or end >= offset_count or (self.has_nulls and end > 8 * validity_view.nbytes):
+            raise ValueError(f"rows {start} to {end} are not in the array's buffers")
+        self.views = (data_view, offsets_view, validity_view)
+        self.data = octets(data_view)
+        self.offsets = octets(offsets_view)
+        self.validity = octets(validity_view)
+        self.is_wide = is_wide
+        self.start = start
+        self.step = 1
+        self.count = count
+        self.check_offsets(data_view.nbytes)
+
+    def check_offsets(self, data_bytes: int) -> None:
+        position = 0
+        for index in range(self.start, self.start + self.count + 1):
+            next_position = read_offset(self.offsets, index, self.is_wide)
+            if next_position < position:
+                raise ValueError("the offsets of the array do not ascend")
+            position = next_position
+        if position > data_bytes:
+            raise ValueError("the offsets of the array lead out of its data")
+
+    def cell(self, index: int) -> Cell:
+        row = self.start + index * self.step
+        if self.has_nulls and not self.validity[row >> 3] >> (row & 7) & 1:
+            return cell_of(None)
+        position = read_offset(self.offsets, row, self.is_wide)
+        return Cell(self.data, position, read_offset(self.offsets, row + 1, self.is_wide) - position)
+
+    def part(self, start: int, step: int, count: int) -> Rows:
+        rows = Rows.__new__(Rows)
+        rows.views = self.views
+        rows.data = self.data
+        rows.offsets = self.offsets
+        rows.validity = self.validity
+        rows.has_nulls = self.has_nulls
+        rows.is_wide = self.is_wide
+        rows.start = self.start + start * self.step
+        rows.step = self.step * step
+        rows.count = count
+        return rows
+
+    def one(self, index: int) -> bytes | None:
+        cell = self.cell(index)
+        return cell.data[cell.at : cell.at + cell.size] if cell.size >= 0 else None
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[bytes | None]:
+        return iter([self.one(index) for index in range(self.count)])
+
+    def __getitem__(self, index: int | slice) -> Any:
+        """The bytes of a row, or None; of a slice, rows."""
+        chosen = range(self.count)[index]
+        if isinstance(chosen, range):
+            # The step of fewer than two rows may be any number.
+            return self.part(chosen.start, chosen.step if len(chosen) > 1 else 1, len(chosen))
+        return self.one(chosen)
+
+
+class Cells:
+    """The keys or the values of records that are to be written: a list, rows, or None, which are nulls."""
+
+    def __init__(self, column: Iterable[Buffer | None] | Rows | None, count: int = -1) -> None:
+        """`count`: how many there must be; negative: any number."""
+        self.items: Any = None
+        self.rows = None
+        self.count = count
+        if column is None:
+            return
+        if isinstance(column, Rows):
+            self.rows = column
+            self.count = len(column)
+        else:
+            items = column if type(column) is list else list(column)
+            self.count = len(items)
+            self.items = items
+        if count >= 0 and self.count != count:
+            raise ValueError(f"{count} values, but {self.count} keys")
+        if self.items is not None and not holds_bytes(self.items):
+            self.items = [as_bytes(one) for one in self.items]
+
+    def cell(self, index: int) -> Cell:
+        if self.items is not None:
+            return cell_of(self.items[index])
+        if self.rows is not None:
+            return self.rows.cell(index)
+        return cell_of(None)
+
+
+def weigh(values: Column, keys: Column | None, more: list[int] | None, overhead_bytes: int) -> array[int]:
+    """How large records are, from the first to each of them: overhead, value, key, and what `more` says of each."""
+    value_cells = Cells(values)
+    count = value_cells.count
+    key_cells = Cells(keys, count)
+    if more is not None and len(more) != count:
+        raise ValueError(f"{count} values, but {len(more)} sizes")
+    ends = array("q")
+    resize_numbers(ends, count)
+    target = int64s(ends)
+    total = 0
+    for index in range(count):
+        total += overhead_bytes + max(value_cells.cell(index).size, 0) + max(key_cells.cell(index).size, 0)
+        if more is not None:
+            total += more[index]
+        target[index] = total
+    return ends
+
+
+def cut(ends: array[int], indexes: range | list[int], limit_bytes: int) -> list[tuple[int, int]]:
+    """Records in parts of at most `limit_bytes`, or of one record: where each part ends in `indexes`, and its size.
+
+    `indexes` are the numbers of the records, `ends` their sizes as `weigh` gives them.
+    """
+    numbers = indexes if type(indexes) is list else None
+    first = step = 0
+    if isinstance(indexes, range):
+        first, step = indexes.start, indexes.step
+    weights = int64s(ends)
+    record_count = len(ends)
+    parts: list[tuple[int, int]] = []
+    part_bytes = 0
+    part_start = 0
+    count = len(indexes)
+    for position in range(count):
+        index = first + position * step if numbers is None else numbers[position]
+        if index < 0 or index >= record_count:
+            raise IndexError(f"no record {index}: there are {record_count}")
+        size = weights[index] - weights[index - 1] if index else weights[0]
+        if position > part_start and part_bytes + size > limit_bytes:
+            parts.append((position, part_bytes))
+            part_start = position
+            part_bytes = 0
+        part_bytes += size
+    if count:
+        parts.append((count, part_bytes))
+    return parts
 
 
 NO_HEADERS = b"\0"
@@ -483,15 +652,11 @@ class AreaWriter:
         self.capacity = reserve_bytes + expected_bytes
         resize(self.out, self.capacity)
 
-    def put(
-        self, timestamp_delta: int, offset_delta: int, key: bytes | None, value: bytes | None, headers: bytes
-    ) -> None:
-        key_size = len(key) if key is not None else -1
-        value_size = len(value) if value is not None else -1
+    def put(self, timestamp_delta: int, offset_delta: int, key: Cell, value: Cell, headers: bytes) -> None:
         headers_size = len(headers)
         body = 1 + varint_size(timestamp_delta) + varint_size(offset_delta) + headers_size
-        body += varint_size(key_size) + varint_size(value_size)
-        body += (key_size if key_size > 0 else 0) + (value_size if value_size > 0 else 0)
+        body += varint_size(key.size) + varint_size(value.size)
+        body += (key.size if key.size > 0 else 0) + (value.size if value.size > 0 else 0)
         if body > MOST_RECORD_BYTES:
             raise ValueError(f"a record of {body} bytes is above the most of {MOST_RECORD_BYTES}")
         if self.position + body + 5 > self.capacity:
@@ -516,23 +681,24 @@ class AreaWriter:
         return self.out
 
 
-def expected_bytes(first: Buffer | None, count: int) -> int:
+def expected_bytes(values: Cells) -> int:
     """A first guess at an area's size, from its first value."""
-    return count * ((len(first) if first is not None else 0) + 16)
+    return values.count * (max(values.cell(0).size, 0) + 16) if values.count else 0
 
 
-def encode_values(values: Iterable[Buffer | None], reserve_bytes: int = 0) -> bytearray:
+def encode_values(values: Iterable[Buffer | None] | Rows, reserve_bytes: int = 0) -> bytearray:
     """An area of records that have only a value: no key, no headers, the batch's timestamp."""
-    items = values if type(values) is list else list(values)
-    area = AreaWriter(reserve_bytes, expected_bytes(items[0], len(items)) if items else 0)
-    for index in range(len(items)):
-        area.put(0, index, None, as_bytes(items[index]), NO_HEADERS)
+    cells = Cells(values)
+    area = AreaWriter(reserve_bytes, expected_bytes(cells))
+    null = cell_of(None)
+    for index in range(cells.count):
+        area.put(0, index, null, cells.cell(index), NO_HEADERS)
     return area.finish()
 
 
 def encode_columns(
-    values: Iterable[Buffer | None],
-    keys: Iterable[Buffer | None] | None = None,
+    values: Iterable[Buffer | None] | Rows,
+    keys: Iterable[Buffer | None] | Rows | None = None,
     timestamps: Iterable[int] | None = None,
     headers: Iterable[Iterable[tuple[str, Buffer | None]]] | None = None,
     offset_deltas: Iterable[int] | None = None,
@@ -540,43 +706,37 @@ def encode_columns(
     reserve_bytes: int = 0,
 ) -> bytearray:
     """An area from parallel sequences; offset deltas are 0, 1, 2, ... unless they are given."""
-    items = list(values)
-    count = len(items)
-    key_items = None if keys is None else list(keys)
+    value_cells = Cells(values)
+    count = value_cells.count
+    key_cells = Cells(keys, count)
     timestamp_items = None if timestamps is None else list(timestamps)
     header_items = None if headers is None else list(headers)
     delta_items = None if offset_deltas is None else list(offset_deltas)
-    for others in (key_items, timestamp_items, header_items, delta_items):
+    for others in (timestamp_items, header_items, delta_items):
         if others is not None and len(others) != count:
-            raise ValueError(f"{count} values, but {len(others)} keys, timestamps, headers or deltas")
-    area = AreaWriter(reserve_bytes, expected_bytes(items[0], count) if items else 0)
+            raise ValueError(f"{count} values, but {len(others)} timestamps, headers or deltas")
+    area = AreaWriter(reserve_bytes, expected_bytes(value_cells))
     timestamp_delta = 0
     for index in range(count):
         if timestamp_items is not None:
             timestamp_delta = wrapping_subtract(int64(timestamp_items[index]), base_timestamp)
-        area.put(
-            timestamp_delta,
-            index if delta_items is None else int64(delta_items[index]),
-            None if key_items is None else as_bytes(key_items[index]),
-            as_bytes(items[index]),
-            NO_HEADERS if header_items is None else encode_headers(header_items[index]),
-        )
+        offset_delta = index if delta_items is None else int64(delta_items[index])
+        record_headers = NO_HEADERS if header_items is None else encode_headers(header_items[index])
+        # Cells last: what comes before may call anything, and they point into the columns.
+        area.put(timestamp_delta, offset_delta, key_cells.cell(index), value_cells.cell(index), record_headers)
     return area.finish()
 
 
 def encode_records(records: Iterable[RecordTuple], base_timestamp: int, reserve_bytes: int = 0) -> bytearray:
     """An area from tuples of timestamp, key, value, headers."""
     items = records if type(records) is list else list(records)
-    area = AreaWriter(reserve_bytes, expected_bytes(items[0][2], len(items)) if items else 0)
+    area = AreaWriter(reserve_bytes, len(items) * (len(items[0][2] or b"") + 16) if items else 0)
     for index in range(len(items)):
         timestamp, key, value, headers = items[index]
-        area.put(
-            wrapping_subtract(int64(timestamp), base_timestamp),
-            index,
-            as_bytes(key),
-            as_bytes(value),
-            encode_headers(headers) if headers else NO_HEADERS,
-        )
+        timestamp_delta = wrapping_subtract(int64(timestamp), base_timestamp)
+        record_headers = encode_headers(headers) if headers else NO_HEADERS
+        key, value = as_bytes(key), as_bytes(value)
+        area.put(timestamp_delta, index, cell_of(key), cell_of(value), record_headers)
     return area.finish()
 
 

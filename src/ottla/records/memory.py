@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 from operator import index
+from sys import byteorder
 from typing import NamedTuple, TypeVar
 
 _SIGN = 1 << 63
@@ -47,6 +48,24 @@ class Fields(NamedTuple):
     value_size: int  # negative: null
     headers_at: int
     header_count: int
+
+
+class Cell(NamedTuple):
+    """Where the bytes of a key or of a value are."""
+
+    data: bytes
+    at: int
+    size: int  # negative: null
+
+
+def cell_of(value: bytes | None) -> Cell:
+    return Cell(b"", 0, -1) if value is None else Cell(value, 0, len(value))
+
+
+def read_offset(offsets: bytes, index: int, is_wide: bool) -> int:
+    """A number of an array of 64 or 32 bits each, in the order of bytes that this machine has."""
+    size = 8 if is_wide else 4
+    return int.from_bytes(offsets[index * size : (index + 1) * size], byteorder, signed=True)
 
 
 def read_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
