@@ -127,7 +127,8 @@ class Shard(Generic[M]):
 
         What is written may still fail at the end of the loop's round. Then those who were to be answered are refused.
         """
-        operation = Operation(self.machine, self._broker.clock_ms(), producer)
+        most_bytes = self.partition.log.config.max_message_bytes
+        operation = Operation(self.machine, self._broker.clock_ms(), producer, most_bytes)
         try:
             event(operation)
             encoded = self._encode(operation)
@@ -150,7 +151,7 @@ class Shard(Generic[M]):
     def _gather(self, operation: Operation, encoded: Encoded) -> bool:
         """Keep it for the end of the round. Without records, too, for it may have seen what is not written yet."""
         size = sum([len(key) + len(value or b"") + MOST_RECORD_OVERHEAD for key, value in encoded])
-        has_room = HEADER_SIZE + self._gathered_bytes + size <= self.partition.log.config.max_message_bytes
+        has_room = HEADER_SIZE + self._gathered_bytes + size <= operation.most_bytes
         if encoded and not has_room and not self.write_gathered():
             self._start_over([operation], ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return False

@@ -22,6 +22,7 @@ from ottla.wire.protocol_error import ProtocolError
 CONSUMER_PROTOCOL = "consumer"
 RECORD_VERSION = 3
 NO_TIME = -1
+MEMBER_BYTES = 150  # of a record, besides subscription and assignment
 
 # The kinds of its timers: their names go on with the group's id.
 SESSION = "classic session"  # and the member's id: it must give a sign of life, or use the id it was promised
@@ -285,6 +286,12 @@ class ClassicGroup(Group):
             members=members,
         )
         operation.write(GroupMetadataKey(group=self.group_id), value, RECORD_VERSION)
+
+    def size_with(self, assignments: Mapping[str, bytes]) -> int:
+        """About how many bytes its record would have."""
+        protocol = self.protocol or ""
+        size = sum([MEMBER_BYTES + len(member.metadata(protocol)) for member in self.members.values()])
+        return size + sum([len(assignments.get(member_id, b"")) for member_id in self.members])
 
     def replay(self, value: GroupMetadataValue) -> None:
         """Become what the record says; a member that is there already keeps what only the machine knows of it."""

@@ -129,6 +129,14 @@ def assign(operation: Operation, group: ClassicGroup, assignments: dict[str, byt
             group.watch(operation, member)
 
 
+def refuse_assignment(operation: Operation, group: ClassicGroup, settings: GroupSettings) -> None:
+    """It cannot be kept: tell those who wait, as Kafka does, and let the group find another."""
+    for member in group.members.values():
+        if member.sync_reply is not None:
+            answer_sync(operation, group, member, ErrorCode.UNKNOWN_SERVER_ERROR)
+    prepare(operation, group, settings)
+
+
 def answer_sync(
     operation: Operation, group: ClassicGroup, member: ClassicMember, code: ErrorCode = ErrorCode.NONE
 ) -> None:

@@ -10,6 +10,7 @@ from ottla.coordinator.classic_rebalance import (
     assignment_of,
     drop,
     go_on_without,
+    refuse_assignment,
     refused_sync,
     take_back_promise,
 )
@@ -21,7 +22,9 @@ from ottla.wire.messages.leave_group import MemberIdentity, MemberResponse
 from ottla.wire.messages.sync_group import SyncGroupRequest
 
 
-def sync(operation: Operation, group: ClassicGroup, reply: Reply, request: SyncGroupRequest) -> None:
+def sync(
+    operation: Operation, group: ClassicGroup, reply: Reply, request: SyncGroupRequest, settings: GroupSettings
+) -> None:
     code = _check_sync(group, request)
     if code is not ErrorCode.NONE:
         operation.answer(reply, refused_sync(code))
@@ -38,7 +41,11 @@ def sync(operation: Operation, group: ClassicGroup, reply: Reply, request: SyncG
         operation.answer(member.sync_reply, refused_sync(ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync_reply = reply
     if group.leader_id == member.member_id:
-        assign(operation, group, {each.member_id: each.assignment for each in request.assignments})
+        assignments = {each.member_id: each.assignment for each in request.assignments}
+        if group.size_with(assignments) <= operation.most_bytes:
+            assign(operation, group, assignments)
+        else:
+            refuse_assignment(operation, group, settings)
 
 
 def _check_sync(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:

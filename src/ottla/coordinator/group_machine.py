@@ -106,7 +106,7 @@ class GroupMachine:
     def sync(self, operation: Operation, reply: Reply, request: SyncGroupRequest) -> None:
         group = self.groups.get(request.group_id)
         if isinstance(group, ClassicGroup):
-            sync(operation, group, reply, request)
+            sync(operation, group, reply, request, self.settings())
         elif isinstance(group, ConsumerGroup):
             consumer_classic.sync(self, operation, group, reply, request)
         else:

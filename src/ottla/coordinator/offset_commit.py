@@ -18,6 +18,8 @@ RECORD_VERSION = 4
 RECORD_VERSION_WITH_EXPIRY = 1
 FIRST_VERSION_OF_MEMBER_EPOCHS = 9
 NO_EXPIRY = -1
+RECORD_BYTES = 75  # what a record has besides names and metadata
+MOST_NAME_BYTES = 249  # of a topic
 
 
 class OffsetToCommit(NamedTuple):
@@ -45,6 +47,8 @@ def commit(
     if isinstance(group, ClassicGroup):
         group.keep_alive(operation, committer.member_id)
     longest = machine.settings().offset_metadata_max_bytes
+    if len(offsets) > 1 and _is_too_large(group_id, offsets, longest, operation.most_bytes):
+        return [ErrorCode.UNKNOWN_SERVER_ERROR] * len(offsets)  # as Kafka says it
     now_ms = operation.now_ms
     expires_ms = NO_EXPIRY if retention_ms < 0 else now_ms + retention_ms
     version = RECORD_VERSION if retention_ms < 0 else RECORD_VERSION_WITH_EXPIRY
@@ -65,6 +69,15 @@ def commit(
         operation.write(key, value, version)
         codes.append(ErrorCode.NONE)
     return codes
+
+
+def _is_too_large(group_id: str, offsets: Sequence[OffsetToCommit], longest: int, most_bytes: int) -> bool:
+    """Whether the records take more than a batch may have."""
+    most_names = len(group_id) + MOST_NAME_BYTES + RECORD_BYTES
+    if len(offsets) * (most_names + longest) <= most_bytes:
+        return False
+    sizes = [len(offset.topic) + len(offset.metadata or "") for offset in offsets]
+    return sum(sizes) + len(offsets) * (len(group_id) + RECORD_BYTES) > most_bytes
 
 
 def _check(machine: GroupMachine, group_id: str, committer: Committer, offsets: Sequence[OffsetToCommit]) -> ErrorCode:

@@ -16,6 +16,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.schema import Message
 
 NO_PRODUCER = (-1, -1)
+MOST_BYTES = 1_048_588  # max.message.bytes, unless the topic has another
 
 
 class Reply:
@@ -82,11 +83,17 @@ class Machine(Protocol):
 
 
 class Operation:
-    def __init__(self, machine: Machine, now_ms: int, producer: tuple[int, int] = NO_PRODUCER) -> None:
-        """`producer`: the id and epoch in whose transaction the records are written."""
+    def __init__(
+        self, machine: Machine, now_ms: int, producer: tuple[int, int] = NO_PRODUCER, most_bytes: int = MOST_BYTES
+    ) -> None:
+        """`producer`: the id and epoch in whose transaction the records are written.
+
+        `most_bytes`: what a batch of the log may have. What is asked for and could not be kept in one is refused.
+        """
         self._machine = machine
         self.now_ms = now_ms
         self.producer = producer
+        self.most_bytes = most_bytes
         self.records: list[Written] = []
         self.answers: list[tuple[Reply, Any]] = []
         self.timers: dict[Hashable, int | None] = {}  # in how many milliseconds; None: not any more
