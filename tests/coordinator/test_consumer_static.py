@@ -59,6 +59,25 @@ def test_a_static_member_that_does_not_come_back_is_removed_with_its_session(wor
     assert world.group.is_empty
 
 
+@pytest.mark.parametrize("crashes", [False, True])
+def test_one_that_leaves_for_a_while_need_not_let_go_in_time(world: World, crashes: bool) -> None:
+    """What it had to give up, it has given up by leaving: only its session counts."""
+    a, b = FakeMember(world, "a", instance_id="i", rebalance_timeout_ms=5000), FakeMember(world, "b")
+    a.join()
+    b.join()
+    assert len(a.beat().assignment.topic_partitions[0].partitions) == 3  # type: ignore[union-attr]
+    a.leave(-2)
+    if crashes:
+        world.driver.crash()
+    world.driver.advance(40_000)
+    b.beat()
+    again = static(world, "a2")
+    again.join()
+    assert again.numbers == [0, 1, 2]
+    settle(again, b)
+    assert sorted([*again.numbers, *b.numbers]) == list(range(6))
+
+
 def test_one_that_comes_back_with_another_subscription_begins_an_epoch(world: World) -> None:
     world.add_topic("u", 2)
     a = static(world, "a")

@@ -129,7 +129,7 @@ class ConsumerGroup(Group):
     def set_timers(self, operation: Operation) -> None:
         for member in self.members.values():
             start_session(operation, self, member)
-            if member.progress.state is MemberState.UNREVOKED and not member.is_classic:
+            if member.progress.state is MemberState.UNREVOKED and not member.is_classic and not member.is_away:
                 start_rebalance_timer(operation, self, member)
 
     def waiting(self) -> list[Reply]:

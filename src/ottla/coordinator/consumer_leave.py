@@ -38,6 +38,7 @@ def leave_for_a_while(operation: Operation, group: ConsumerGroup, member: Member
     """A static member keeps what it is to have, if it is back before its session ends."""
     assigned = {topic_id: dict.fromkeys(numbers, 0) for topic_id, numbers in member.progress.assigned.items()}
     away = member.progress._replace(epoch=AWAY_EPOCH, assigned=assigned, revoking={})
+    cancel_timers(operation, group, member.member_id, REBALANCE)
     write_progress(operation, group.group_id, member.member_id, away)
 
 

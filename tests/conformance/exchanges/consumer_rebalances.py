@@ -194,3 +194,16 @@ def a_static_member_is_away_and_another_joins(script: Script) -> None:
     script.send(describe_consumer_groups(group))
     script.send(enter(group, script.name("new"), topic.name, instance_id="instance"))
     script.send(describe_consumer_groups(group))
+
+
+@exchanges.one
+def a_static_member_leaves_for_a_while_instead_of_giving_up(script: Script) -> None:
+    group, topic = eager_group(script), known_topic(script, partitions=4)
+    first = joined(script, group, "first", topic, instance_id="instance", rebalance_timeout_ms=500)
+    second = joined(script, group, "second", topic)
+    script.send(beat(group, first.id, first.epoch, instance_id="instance"))
+    script.send(beat(group, first.id, -2, instance_id="instance"))
+    time.sleep(1)
+    script.send(beat(group, second.id, second.epoch))
+    script.send(enter(group, script.name("third"), topic.name, instance_id="instance"))
+    script.send(describe_consumer_groups(group))
