@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import socket
 import struct
 import tempfile
@@ -13,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.broker.connection import Connection, Limits, Slot
+from ottla.broker.connection import READ_BYTES, Connection, Limits, Slot
 from ottla.broker.loop import Loop
 from ottla.broker.receive_memory import MOST_LENT_BYTES, RECEIVE_BYTES, ReceiveMemory
 
@@ -24,6 +26,9 @@ class Piece(NamedTuple):
     file: tempfile._TemporaryFileWrapper[bytes]
     position: int
     size_bytes: int
+
+    def read(self) -> bytes:
+        return os.pread(self.file.fileno(), self.size_bytes, self.position)
 
 
 class Server:
@@ -191,6 +196,39 @@ def test_pieces_of_files_are_sent_between_bytes(server: Server) -> None:
         server.slots[0].answer([b"<", Piece(file, 3, 4_000_000), b"|", Piece(file, 0, 5), b">"])
         answer = server.receive(1 + 4_000_000 + 1 + 5 + 1)
     assert answer == b"<" + (b"0123456789" * 500_000)[3:4_000_003] + b"|01234>"
+
+
+def test_a_short_piece_of_a_file_leaves_with_the_bytes_around_it(server: Server) -> None:
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(b"0123456789")
+        file.flush()
+        server.send(framed(b"a"))
+        server.slots[0].answer([b"<", Piece(file, 2, 3), b"|", Piece(file, 0, 5), b">"])
+        server.turn(1)
+    assert server.client.recv(100) == b"<234|01234>"
+
+
+@pytest.mark.parametrize("size_bytes", [11, READ_BYTES + 1])
+def test_a_file_that_is_shorter_than_it_was_ends_the_connection(server: Server, size_bytes: int) -> None:
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(b"0123456789")
+        file.flush()
+        server.send(framed(b"a"))
+        server.slots[0].answer([b"<", Piece(file, 0, size_bytes)])
+        server.turn()
+    assert server.reasons == ["a file is shorter than it was"]
+
+
+def test_a_file_that_cannot_be_read_ends_the_connection(server: Server) -> None:
+    class Unreadable(Piece):
+        def read(self) -> bytes:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with tempfile.NamedTemporaryFile() as file:
+        server.send(framed(b"a"))
+        server.slots[0].answer([Unreadable(file, 0, 10)])
+        server.turn()
+    assert server.reasons == ["a file is shorter than it was"]
 
 
 def test_many_small_parts_are_sent(server: Server) -> None:

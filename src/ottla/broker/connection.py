@@ -22,6 +22,7 @@ from ottla.wire.parts import BUFFERS, Part
 _SIZE = struct.Struct(">i")
 MOST_PARTS = 64  # of one vectored write
 SENDFILE_BYTES = 1 << 20
+READ_BYTES = 1 << 14  # a range of a file that is no longer goes out faster together with what stands around it
 FIRST_KEPT_BYTES = 1 << 16  # the room for a large frame before more of it has come
 
 
@@ -263,8 +264,13 @@ class Connection:
         while slots and (parts := slots[0].parts) is not None:
             slots.popleft()
             for part in parts:
+                if isinstance(part, BUFFERS):
+                    self._unsent_bytes += len(part)
+                else:
+                    self._unsent_bytes += part.size_bytes
+                    if part.size_bytes <= READ_BYTES:
+                        part = _read(part)
                 unsent.append(part)
-                self._unsent_bytes += len(part) if isinstance(part, BUFFERS) else part.size_bytes
 
     def _send(self) -> None:
         unsent = self._unsent
@@ -365,3 +371,12 @@ class Connection:
         self._closed(self, reason)
         for callback in list(self._calls_when_closed):
             callback()
+
+
+def _read(part: Any) -> Any:
+    """The bytes of a range; the range itself if they cannot be had, for its sending will tell why."""
+    try:
+        data = part.read()
+    except OSError:
+        return part
+    return data if len(data) == part.size_bytes else part
