@@ -13,6 +13,7 @@ from ottla.client.batch import ANONYMOUS, Encoding
 from ottla.client.chunk import Chunk
 from ottla.client.errors import InvalidRecord
 from ottla.client.partition_queue import PartitionQueue
+from ottla.client.spares import Spares
 from ottla.records.compression import NONE
 from ottla.records.read import read_records
 
@@ -71,5 +72,5 @@ def test_tables_and_lists_travel_together() -> None:
             queue.add(chunk, indexes, 10, 100, 0.0)
             expected += [(chunk.keys[index] if chunk.keys else None, chunk.values[index]) for index in indexes]
         assert len(queue.waiting) == 1
-        sent = read_records(queue.take().encode(Encoding(NONE, None)))
+        sent = read_records(queue.take().encode(Encoding(NONE, None), Spares()))
         assert [(record.key, record.value) for record in sent] == expected

@@ -17,11 +17,13 @@ from ottla.client.errors import (
     RequestTimedOut,
     UnsupportedByBroker,
 )
-from ottla.wire.apis import API_VERSIONS, DESCRIBE_CLUSTER, HEARTBEAT, METADATA
+from ottla.wire.apis import API_VERSIONS, DESCRIBE_CLUSTER, HEARTBEAT, METADATA, PRODUCE
 from ottla.wire.frames import encode_response
 from ottla.wire.header import RequestHeader
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.wire.parts import Buffer
 from ottla.wire.schema import Request
 from tests.apache_kafka.harness import free_ports
 from tests.client.scripted_broker import CLOSE, SILENCE, Answer, ScriptedBroker, frame, versions
@@ -77,6 +79,52 @@ def test_later_requests_go_out_while_the_first_waits_for_its_answer() -> None:
         assert len(held) == 3
 
     with_connection(ScriptedBroker({HEARTBEAT: answer_at_the_third}), use)
+
+
+LARGE_BYTES = 12_000_000  # more than a socket takes
+
+
+def produce(number: int, size: int, acks: int) -> ProduceRequest:
+    rows = [PartitionProduceData(index=number, records=bytes([number]) * size)]
+    return ProduceRequest(acks=acks, timeout_ms=1, topic_data=[TopicProduceData(name="t", partition_data=rows)])
+
+
+def produced(request: Request) -> tuple[int, Buffer]:
+    [topic] = cast(ProduceRequest, request).topic_data
+    [row] = topic.partition_data
+    return row.index, bytes(cast(Buffer, row.records))
+
+
+def test_requests_larger_than_a_socket_takes_arrive_whole_and_in_order() -> None:
+    sizes = [LARGE_BYTES, 3, 70_000, LARGE_BYTES, 1]
+    broker = ScriptedBroker({PRODUCE: lambda *_: ProduceResponse(responses=[])})
+
+    async def use(connection: Connection) -> None:
+        requests = [produce(number, size, acks=1) for number, size in enumerate(sizes)]
+        await asyncio.gather(
+            *(connection.ask(request, ProduceResponse, timeout_ms=TIMEOUT_MS, at_most=12) for request in requests)
+        )
+        expected = [(number, bytes([number]) * size) for number, size in enumerate(sizes)]
+        assert [produced(request) for request in broker.asked(PRODUCE)] == expected
+
+    with_connection(broker, use)
+
+
+def test_what_is_to_go_out_when_the_connection_is_closed_goes_out() -> None:
+    """Nobody waits for an answer, so nothing else keeps the connection open."""
+    arrived = asyncio.Event()
+
+    def arrive(_: RequestHeader, request: Request) -> bytes:
+        if produced(request) == (1, b"\1" * LARGE_BYTES):
+            arrived.set()
+        return SILENCE
+
+    async def use(connection: Connection) -> None:
+        await connection.tell(produce(1, LARGE_BYTES, acks=0), timeout_ms=TIMEOUT_MS, at_most=12)
+        await connection.close()
+        await asyncio.wait_for(arrived.wait(), TIMEOUT_MS / 1000)
+
+    with_connection(ScriptedBroker({PRODUCE: arrive}), use)
 
 
 def advertised(*rows: tuple[int, int, int]) -> Answer:

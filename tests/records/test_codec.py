@@ -296,3 +296,15 @@ print(plain.decode_records(plain.encode_values([b"v"]), 1, 0, 0)[0].value)
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert ended.stdout == "b'v'\n", ended.stderr
+
+
+@both_ways
+def test_memory_that_is_given_is_written_over(codec: ModuleType) -> None:
+    values = [b"value", None, b"x" * 300]
+    for size in (0, 1, 400, 10_000):
+        memory = bytearray(b"old" * size)
+        assert codec.encode_values(values, 61, memory) is memory
+        assert memory[61:] == codec.encode_values(values)
+        memory = bytearray(b"old" * size)
+        assert codec.encode_columns(values, values, reserve_bytes=61, memory=memory) is memory
+        assert memory[61:] == codec.encode_columns(values, values)

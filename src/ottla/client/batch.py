@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.client.chunk import Chunk, Headers, Indexes, Piece, pick, pick_bytes
 from ottla.client.delivery import Delivery, Outcome
 from ottla.client.errors import ClientError
+from ottla.client.spares import Spares
 from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from ottla.records.build import build_batch
 from ottla.records.codec import Column
@@ -102,15 +103,17 @@ class Batch:
         self.sequence = sequence
         self.encoded = None
 
-    def encode(self, encoding: Encoding) -> bytearray:
+    def encode(self, encoding: Encoding, spares: Spares) -> bytearray:
         if self.encoded is None:
             one_time = isinstance(self.timestamps, int)
+            memory = spares.take()
             self.encoded = build_batch(
                 self.values,
                 timestamp=self.timestamps if isinstance(self.timestamps, int) else self.timestamps[0],
                 keys=self.keys,
                 timestamps=None if one_time else self.timestamps,  # type: ignore[arg-type]
                 headers=self.headers,
+                memory=memory,
                 codec=encoding.codec,
                 level=encoding.level,
                 producer_id=self.identity.producer_id,
@@ -118,6 +121,8 @@ class Batch:
                 base_sequence=self.sequence,
                 is_transactional=encoding.is_transactional,
             )
+            if self.encoded is not memory:
+                spares.give(memory)
         return self.encoded
 
     def halves(self) -> tuple[Batch, Batch]:

@@ -19,6 +19,7 @@ from ottla.client.errors import (
     raise_for,
 )
 from ottla.client.frame_receiver import FrameReceiver
+from ottla.client.outgoing import Outgoing
 from ottla.wire.apis import API_VERSIONS, PRODUCE, Api
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import decode_response, encode_request
@@ -55,6 +56,7 @@ class Connection(asyncio.BufferedProtocol):
         self._client_id = client_id
         self._loop = asyncio.get_running_loop()
         self._receiver = FrameReceiver()
+        self._outgoing = Outgoing()
         self._pending: deque[_Pending] = deque()
         self._slots = asyncio.Semaphore(MOST_IN_FLIGHT)
         self._turn = asyncio.Lock()
@@ -114,6 +116,7 @@ class Connection(asyncio.BufferedProtocol):
     async def close(self, timeout_ms: int = 5_000) -> None:
         """What was sent without asking for an answer still goes out, if the broker takes it in time."""
         if self._transport is not None:
+            self._outgoing.pour(self._transport)
             self._transport.close()
         self._end(ConnectionLost(f"{self.address}: the connection was closed"), at_once=False)
         try:
@@ -166,8 +169,17 @@ class Connection(asyncio.BufferedProtocol):
         future: asyncio.Future[Response] = self._loop.create_future()
         if request.api is not PRODUCE or getattr(request, "acks", None) != 0:
             self._pending.append(_Pending(self._correlation_id, request.api, version, future))
-        self._transport.writelines(cast(list[Buffer], parts))
+        self._outgoing.put(cast(list[Buffer], parts))
+        self._pump()
         return future
+
+    def _pump(self) -> None:
+        assert self._transport is not None
+        self._outgoing.pump(self._transport)
+        if self._outgoing.is_open:
+            self._writable.set()
+        else:
+            self._writable.clear()
 
     def _obey(self, throttle_time_ms: int) -> None:
         """A broker that is over its quota for us asks to be left alone for a while."""
@@ -182,6 +194,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._ended is not None:
             return
         self._ended = reason
+        self._outgoing.clear()
         self._writable.set()
         if self._transport is not None and at_once:
             self._transport.abort()
@@ -194,6 +207,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(0)  # what it does not send at once is more than enough
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost.set()
@@ -201,10 +215,12 @@ class Connection(asyncio.BufferedProtocol):
         self._end(ConnectionLost(f"{self.address}: the broker closed the connection{reason}"))
 
     def pause_writing(self) -> None:
-        self._writable.clear()
+        self._outgoing.is_open = False
 
     def resume_writing(self) -> None:
-        self._writable.set()
+        self._outgoing.is_open = True
+        if self._ended is None:
+            self._pump()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._receiver.buffer()

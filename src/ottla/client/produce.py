@@ -11,6 +11,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.delivery import Outcome
 from ottla.client.errors import ClientError, InvalidRecord, MalformedAnswer, ServerError
 from ottla.client.metadata import Topic
+from ottla.client.spares import Spares
 from ottla.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -30,6 +31,7 @@ class Produce(NamedTuple):
     cluster: Cluster
     acks: int
     encoding: Encoding
+    spares: Spares
     transactional_id: str | None = None
     joins_by_writing: bool = True
 
@@ -58,7 +60,7 @@ class Produce(NamedTuple):
     def _request(self, topics: Mapping[str, Topic], batches: Iterable[Batch]) -> ProduceRequest:
         data: defaultdict[str, list[PartitionProduceData]] = defaultdict(list)
         for batch in batches:
-            records = batch.encode(self.encoding)
+            records = batch.encode(self.encoding, self.spares)
             data[batch.queue.topic].append(PartitionProduceData(index=batch.queue.index, records=records))
         return ProduceRequest(
             transactional_id=self.transactional_id,

@@ -17,6 +17,7 @@ from ottla.client.produce import Produce
 from ottla.client.routing import NewRecord, Router
 from ottla.client.sender import Sender, SenderOptions
 from ottla.client.sending import Sending, as_bytes
+from ottla.client.spares import Spares
 from ottla.client.transaction import Transaction, TransactionManager
 from ottla.records.codec import holds_bytes
 from ottla.records.compression import NAMES, NONE, codec_number, compress
@@ -112,7 +113,7 @@ class Producer(Sending):
     async def _begin(self) -> None:
         await self._cluster.open()
         encoding = Encoding(self._codec, self._level, self._transactions is not None)
-        produce = Produce(self._cluster, self._acks, encoding)
+        produce = Produce(self._cluster, self._acks, encoding, Spares())
         sender = self._sender = Sender(self._cluster, self._buffer, self._router, produce, self._sender_options)
         if self._transactions is not None:
             await self._transactions.begin_with(sender, self._buffer, produce)

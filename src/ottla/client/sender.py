@@ -272,6 +272,8 @@ class Sender:
     def _decide(self, decided: Iterable[tuple[Batch, Outcome]]) -> None:
         for batch, outcome in decided:
             self._buffer.release(batch.size_bytes)
+            if outcome.offset(0) >= 0 and batch.encoded is not None:
+                self.produce.spares.give(batch.encoded)  # all of it was sent, for it was acknowledged
             batch.settle(outcome)
             if outcome.error is not None:
                 self._note(batch, outcome.error)

@@ -56,15 +56,19 @@ def build_batch(
     keys: Sequence[Buffer | None] | Rows | None = None,
     timestamps: Sequence[int] | None = None,
     headers: Sequence[Sequence[tuple[str, Buffer | None]]] | None = None,
+    memory: bytearray | None = None,
     **options: Unpack[BatchOptions],
 ) -> bytearray:
-    """A batch from parallel sequences; `timestamp` is every record's where `timestamps` are not given."""
+    """A batch from parallel sequences; `timestamp` is every record's where `timestamps` are not given.
+
+    It is encoded in `memory`, if some is given, and if it is not compressed it is what is given back.
+    """
     if keys is None and timestamps is None and headers is None:
-        area = encode_values(values, at.HEADER_SIZE)
+        area = encode_values(values, at.HEADER_SIZE, memory)
         return finish_batch(area, len(values), len(values) - 1, timestamp, timestamp, **options)
     if timestamps:
         timestamp = timestamps[0]
-    area = encode_columns(values, keys, timestamps, headers, None, timestamp, at.HEADER_SIZE)
+    area = encode_columns(values, keys, timestamps, headers, None, timestamp, at.HEADER_SIZE, memory)
     max_timestamp = max(timestamps) if timestamps else timestamp
     return finish_batch(area, len(values), len(values) - 1, timestamp, max_timestamp, **options)
 

@@ -244,13 +244,14 @@ cdef class AreaWriter:
 cdef Py_ssize_t expected_bytes(Cells values) except -1
 
 @cython.locals(cells=Cells, area=AreaWriter, null=Cell, index=Py_ssize_t)
-cpdef bytearray encode_values(object values, Py_ssize_t reserve_bytes=*)
+cpdef bytearray encode_values(object values, Py_ssize_t reserve_bytes=*, bytearray memory=*)
 
 @cython.locals(value_cells=Cells, key_cells=Cells, timestamp_items=list, header_items=list, delta_items=list,
                area=AreaWriter, index=Py_ssize_t, count=Py_ssize_t, timestamp_delta=int64_t, offset_delta=int64_t,
                record_headers=bytes)
 cpdef bytearray encode_columns(object values, object keys=*, object timestamps=*, object headers=*,
-                               object offset_deltas=*, int64_t base_timestamp=*, Py_ssize_t reserve_bytes=*)
+                               object offset_deltas=*, int64_t base_timestamp=*, Py_ssize_t reserve_bytes=*,
+                               bytearray memory=*)
 
 @cython.locals(items=list, area=AreaWriter, index=Py_ssize_t, timestamp_delta=int64_t, record_headers=bytes)
 cpdef bytearray encode_records(object records, int64_t base_timestamp, Py_ssize_t reserve_bytes=*)

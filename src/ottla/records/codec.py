@@ -644,10 +644,10 @@ NO_HEADERS = b"\0"
 
 
 class AreaWriter:
-    """An area as it grows, behind room left free for a header."""
+    """An area as it grows, behind room left free for a header. `memory` is written over, if there is some."""
 
-    def __init__(self, reserve_bytes: int, expected_bytes: int) -> None:
-        self.out = bytearray()
+    def __init__(self, reserve_bytes: int, expected_bytes: int, memory: bytearray | None = None) -> None:
+        self.out = bytearray() if memory is None else memory
         self.position = reserve_bytes
         self.capacity = reserve_bytes + expected_bytes
         resize(self.out, self.capacity)
@@ -686,10 +686,12 @@ def expected_bytes(values: Cells) -> int:
     return values.count * (max(values.cell(0).size, 0) + 16) if values.count else 0
 
 
-def encode_values(values: Iterable[Buffer | None] | Rows, reserve_bytes: int = 0) -> bytearray:
+def encode_values(
+    values: Iterable[Buffer | None] | Rows, reserve_bytes: int = 0, memory: bytearray | None = None
+) -> bytearray:
     """An area of records that have only a value: no key, no headers, the batch's timestamp."""
     cells = Cells(values)
-    area = AreaWriter(reserve_bytes, expected_bytes(cells))
+    area = AreaWriter(reserve_bytes, expected_bytes(cells), memory)
     null = cell_of(None)
     for index in range(cells.count):
         area.put(0, index, null, cells.cell(index), NO_HEADERS)
@@ -704,6 +706,7 @@ def encode_columns(
     offset_deltas: Iterable[int] | None = None,
     base_timestamp: int = 0,
     reserve_bytes: int = 0,
+    memory: bytearray | None = None,
 ) -> bytearray:
     """An area from parallel sequences; offset deltas are 0, 1, 2, ... unless they are given."""
     value_cells = Cells(values)
@@ -715,7 +718,7 @@ def encode_columns(
     for others in (timestamp_items, header_items, delta_items):
         if others is not None and len(others) != count:
             raise ValueError(f"{count} values, but {len(others)} timestamps, headers or deltas")
-    area = AreaWriter(reserve_bytes, expected_bytes(value_cells))
+    area = AreaWriter(reserve_bytes, expected_bytes(value_cells), memory)
     timestamp_delta = 0
     for index in range(count):
         if timestamp_items is not None:

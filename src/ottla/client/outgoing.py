@@ -1,0 +1,73 @@
+"""Frames on their way to a transport, in pieces.
+
+A transport copies what the socket does not take at once. So it gets no more than a piece at a time, and a large
+batch goes from where it was encoded to the socket.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from ottla.wire.parts import Buffer
+
+SMALL_BYTES = 64 * 1024
+PIECE_BYTES = 256 * 1024
+
+
+class Transport(Protocol):
+    def write(self, data: bytes | bytearray | memoryview, /) -> None: ...
+
+
+class Outgoing:
+    """`is_open`: whether the transport takes more at the moment; whoever changes it calls `pump`."""
+
+    def __init__(self) -> None:
+        self.is_open = True
+        self._pieces: deque[Buffer] = deque()
+
+    def __bool__(self) -> bool:
+        """Whether there is something left."""
+        return bool(self._pieces)
+
+    def put(self, parts: list[Buffer]) -> None:
+        if len(parts) == 1 and len(parts[0]) <= SMALL_BYTES:
+            self._pieces += parts
+        else:
+            self._pieces += pieces(parts)
+
+    def pump(self, transport: Transport) -> None:
+        """Gives the transport what it takes. It may close `is_open` meanwhile."""
+        while self._pieces and self.is_open:
+            transport.write(self._pieces.popleft())
+
+    def pour(self, transport: Transport) -> None:
+        """Gives it all there is."""
+        while self._pieces:
+            transport.write(self._pieces.popleft())
+
+    def clear(self) -> None:
+        self._pieces.clear()
+
+
+def pieces(parts: Iterable[Buffer]) -> Iterator[Buffer]:
+    """The same bytes: what is small is joined, also with the beginning of what is large, which is cut."""
+    small: list[Buffer] = []
+    small_bytes = 0
+    for part in parts:
+        rest = memoryview(part)
+        while rest:
+            head = rest[: SMALL_BYTES - small_bytes]
+            if len(rest) > SMALL_BYTES and not small:
+                head = rest[:PIECE_BYTES]
+                yield head
+            else:
+                small.append(head)
+                small_bytes += len(head)
+                if small_bytes == SMALL_BYTES:
+                    yield b"".join(small)
+                    small, small_bytes = [], 0
+            rest = rest[len(head) :]
+    if small:
+        yield b"".join(small)
