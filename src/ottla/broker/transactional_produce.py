@@ -56,8 +56,8 @@ def when_admitted(
     writes = _transactional_writes(request, find)
     if not writes:
         return produce({})
-    if len({header.producer_id for _, header in writes}) > 1:
-        return produce(dict.fromkeys((_name(partition) for partition, _ in writes), SEVERAL_PRODUCERS))
+    if len({(header.producer_id, header.producer_epoch) for _, header in writes}) > 1:
+        return produce(dict.fromkeys(_all_names(request, find), SEVERAL_PRODUCERS))
     admission = _Admission(broker, request, context, produce)
     return admission.ask(writes)
 
@@ -77,6 +77,11 @@ def _transactional_writes(request: ProduceRequest, find: FindPartition) -> list[
             if partition is not None:
                 writes.append((partition, header))
     return writes
+
+
+def _all_names(request: ProduceRequest, find: FindPartition) -> list[TopicPartition]:
+    partitions = [find(topic, data) for topic in request.topic_data for data in topic.partition_data]
+    return [_name(partition) for partition in partitions if partition is not None]
 
 
 def _name(partition: Partition) -> TopicPartition:

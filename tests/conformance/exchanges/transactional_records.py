@@ -145,6 +145,25 @@ def batches_of_two_producers_in_one_request(script: Script) -> None:
     script.send(request, 12)
 
 
+@exchanges.cases({"an older one first": (0, 1), "a newer one first": (1, 0)})
+def batches_of_two_epochs_in_one_request(script: Script, rises: tuple[int, int]) -> None:
+    producer, topic = ready_producer(script), script.topic(partitions=2)
+    rows = [
+        (topic, index, sequenced(producer.id, 0, epoch=producer.epoch + rise, is_transactional=True))
+        for index, rise in enumerate(rises)
+    ]
+    script.send(produce_many(rows, acks=-1, transactional_id=producer.transactional_id), 12)
+    script.send(describe_transactions(producer.transactional_id))
+
+
+@exchanges.one
+def batches_of_two_producers_and_what_is_beside_them(script: Script) -> None:
+    one, two, topic = ready_producer(script, "one"), ready_producer(script, "two"), script.topic(partitions=3)
+    batches = [sequenced(producer.id, 0, epoch=producer.epoch, is_transactional=True) for producer in (one, two)]
+    rows = [(topic, 0, batches[0]), (topic, 1, batches[1]), (topic, 2, plain())]
+    script.send(produce_many(rows, acks=-1, transactional_id=one.transactional_id), 12)
+
+
 @exchanges.one
 def partitions_good_and_bad(script: Script) -> None:
     producer, topic = ready_producer(script), script.topic()
