@@ -9,10 +9,9 @@ from tempfile import TemporaryDirectory
 
 REPOSITORY = Path(__file__).parents[1]
 LOAD_BROKER = """
-import importlib, pkgutil, ottla.broker, ottla.cli
-for package in (ottla.broker, ottla.cli):
-    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-        importlib.import_module(module.name)
+import importlib, pkgutil, ottla.broker, ottla.cli.serve
+for module in pkgutil.walk_packages(ottla.broker.__path__, "ottla.broker."):
+    importlib.import_module(module.name)
 """
 
 
