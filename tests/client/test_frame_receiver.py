@@ -8,19 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.client.frame_receiver import FrameReceiver
+from ottla.wire.parts import Buffer
 from ottla.wire.protocol_error import ProtocolError
 from tests.client.scripted_broker import frame
 
 
-def receive(receiver: FrameReceiver, data: bytes) -> list[bytes]:
-    frames: list[bytes] = []
+def receive(receiver: FrameReceiver, data: bytes) -> list[Buffer]:
+    frames: list[Buffer] = []
     while data:
         buffer = receiver.buffer()
         assert len(buffer) > 0
         count = min(len(buffer), len(data))
         buffer[:count] = data[:count]
         buffer.release()
-        frames += map(bytes, receiver.received(count))
+        frames += receiver.received(count)
         data = data[count:]
     return frames
 
@@ -35,7 +36,7 @@ def test_every_cut_gives_the_same_frames(frame_sizes: list[int], cuts: list[int]
     places = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
     receiver = FrameReceiver()
     received = [one for start, end in pairwise(places) for one in receive(receiver, stream[start:end])]
-    assert received == contents
+    assert list(map(bytes, received)) == contents  # looked at when all are there: none was written over
 
 
 @pytest.mark.parametrize("size_bytes", [-1, 101, 2**31 - 1])
@@ -43,3 +44,16 @@ def test_a_size_that_no_frame_has(size_bytes: int) -> None:
     receiver = FrameReceiver(largest_frame_bytes=100)
     with pytest.raises(ProtocolError, match=f"a frame of {size_bytes} bytes"):
         receive(receiver, struct.pack(">i", size_bytes))
+
+
+def test_after_a_large_frame_there_is_room_for_one_like_it() -> None:
+    receiver = FrameReceiver()
+    stream = frame(b"x" * 1_000_000)
+    assert len(receive(receiver, stream)) == 1
+    assert len(receiver.buffer()) >= len(stream)
+
+
+def test_a_frame_that_is_larger_than_any_before_is_not_waited_for_with_too_much_memory() -> None:
+    receiver = FrameReceiver()
+    receive(receiver, frame(b"x" * 40_000_000))
+    assert len(receiver.buffer()) < 20_000_000

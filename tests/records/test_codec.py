@@ -308,3 +308,10 @@ def test_memory_that_is_given_is_written_over(codec: ModuleType) -> None:
         memory = bytearray(b"old" * size)
         assert codec.encode_columns(values, values, reserve_bytes=61, memory=memory) is memory
         assert memory[61:] == codec.encode_columns(values, values)
+
+
+@both_ways
+def test_memory_of_any_size(codec: ModuleType) -> None:
+    for size in (0, 1, 100_000):
+        memory = codec.uncleared(size)
+        assert (type(memory), len(memory)) == (bytearray, size)

@@ -4,64 +4,66 @@ from __future__ import annotations
 
 import struct
 
+from ottla.records.codec import uncleared
+from ottla.wire.parts import Buffer
 from ottla.wire.protocol_error import ProtocolError
 
 _SIZE = struct.Struct(">i")
 # Far above what brokers send, and below what the first bytes of other protocols (TLS, HTTP) look like as a size.
 LARGEST_FRAME_BYTES = 256 << 20
-_SPARE_BYTES = 64 * 1024
+_LEAST_BYTES = 64 * 1024
+_LARGE_FRAME_BYTES = _LEAST_BYTES // 2
+_LARGEST_GUESS_BYTES = 16 << 20
 
 
 class FrameReceiver:
-    """Small frames come many at a time through a common buffer; a large one is received where it will stay."""
+    """Small frames come many at a time and are copied out; a large one is received where it will stay.
+
+    After a large frame the next is taken to be as large, so that one call to the socket can bring all of it: each
+    call costs a turn with the threads that use what was received before.
+    """
 
     def __init__(self, largest_frame_bytes: int = LARGEST_FRAME_BYTES) -> None:
         self._largest_frame_bytes = largest_frame_bytes
-        self._common = bytearray(_SPARE_BYTES)
+        self._memory = uncleared(_LEAST_BYTES)
         self._filled = 0
-        self._frame: bytearray | None = None
-        self._frame_filled = 0
 
     def buffer(self) -> memoryview:
         """Where the next bytes go. Good until `received` is called; never empty."""
-        if self._frame is not None:
-            return memoryview(self._frame)[self._frame_filled :]
-        return memoryview(self._common)[self._filled :]
+        return memoryview(self._memory)[self._filled :]
 
-    def received(self, count: int) -> list[bytes | bytearray]:
+    def received(self, count: int) -> list[Buffer]:
         """The frames, without their sizes, that `count` more bytes complete; ProtocolError for an impossible size."""
-        if self._frame is None:
-            self._filled += count
-            return self._cut()
-        self._frame_filled += count
-        if self._frame_filled < len(self._frame):
-            return []
-        frame, self._frame = self._frame, None
-        return [frame]
-
-    def _cut(self) -> list[bytes | bytearray]:
-        frames: list[bytes | bytearray] = []
-        view = memoryview(self._common)
+        self._filled += count
+        frames: list[Buffer] = []
+        view = memoryview(self._memory)
         position = 0
+        largest_bytes = 0  # of those that stay in the memory
+        needed_bytes = _SIZE.size
         while self._filled - position >= _SIZE.size:
             (size_bytes,) = _SIZE.unpack_from(view, position)
             if not 0 <= size_bytes <= self._largest_frame_bytes:
                 raise ProtocolError(f"a frame of {size_bytes} bytes")
-            start = position + _SIZE.size
-            end = start + size_bytes
-            if end > self._filled:
-                if size_bytes > _SPARE_BYTES // 2:
-                    self._begin_large(view[start : self._filled], size_bytes)
-                    position = self._filled
+            needed_bytes = _SIZE.size + size_bytes
+            if needed_bytes > self._filled - position:
                 break
-            frames.append(bytes(view[start:end]))
-            position = end
-        rest = bytes(view[position : self._filled])
-        view[: len(rest)] = rest
-        self._filled = len(rest)
+            frame = view[position + _SIZE.size : position + needed_bytes]
+            if size_bytes > _LARGE_FRAME_BYTES:
+                largest_bytes = max(largest_bytes, needed_bytes)
+                frames.append(frame)
+            else:
+                frames.append(bytes(frame))
+            position += needed_bytes
+            needed_bytes = _SIZE.size
+        self._go_on(view[position : self._filled], needed_bytes, largest_bytes)
         return frames
 
-    def _begin_large(self, beginning: memoryview, size_bytes: int) -> None:
-        self._frame = bytearray(size_bytes)
-        self._frame_filled = len(beginning)
-        self._frame[: len(beginning)] = beginning
+    def _go_on(self, rest: memoryview, needed_bytes: int, largest_bytes: int) -> None:
+        """Behind the bytes of the next frame that are here: in the same memory, if nothing else stays there."""
+        if largest_bytes or needed_bytes > len(self._memory):
+            guess_bytes = min(largest_bytes, _LARGEST_GUESS_BYTES)
+            self._memory = uncleared(max(guess_bytes, needed_bytes, _LEAST_BYTES))
+            self._memory[: len(rest)] = rest
+        elif len(rest) != self._filled:
+            self._memory[: len(rest)] = bytes(rest)
+        self._filled = len(rest)

@@ -53,7 +53,11 @@ class Portion:
         """Those that may be seen."""
         records: list[Record] = []
         for batch in self.visible():
-            records += batch.records(self.start)
+            found = batch.records(self.start)
+            if records:
+                records += found
+            else:
+                records = found
         return records if self.end is None else [record for record in records if record.offset < self.end]
 
     def head(self, count: int) -> Portion:

@@ -126,6 +126,10 @@ cdef class Record:
     cdef readonly tuple headers
 
 
+@cython.locals(out=bytearray)
+cpdef bytearray uncleared(Py_ssize_t size)
+
+
 # Reading.
 cdef Fields fault(Py_ssize_t kind) noexcept
 

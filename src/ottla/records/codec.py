@@ -150,6 +150,13 @@ class Scan(NamedTuple):
     is_in_order: bool  # offset deltas are 0, 1, 2, ...
 
 
+def uncleared(size: int) -> bytearray:
+    """Memory to be written before it is read, where it is compiled: to clear it would be to write it twice."""
+    out = bytearray()
+    resize(out, size)
+    return out
+
+
 # Reading. Faults come back as values, for a C function that cannot raise costs nothing to call.
 
 
