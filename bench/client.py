@@ -21,8 +21,8 @@ from bench.report import Result, figure, spread_of
 
 SAMPLE_SECONDS = 300
 SIZES = {"100 B": 100, "1 KB": 1_000}
-COUNTS = {"100 B": 500_000, "1 KB": 200_000}
-SLOW = 5  # so many times fewer records, for those that take a message at a time in Python
+COUNTS = {"100 B": 2_000_000, "1 KB": 400_000}
+SLOW = 20  # so many times fewer records, for those that take a message at a time in Python
 
 
 class Way(NamedTuple):
