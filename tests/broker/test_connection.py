@@ -148,6 +148,23 @@ def test_large_frames_one_after_another_share_a_buffer(server: Server) -> None:
     assert len(server.memory._free) == 1
 
 
+@pytest.mark.parametrize("between", [100, 70_000])
+def test_who_sent_a_large_frame_is_lent_as_much_again_whatever_came_since(server: Server, between: int) -> None:
+    large = framed(bytes(500_000))
+    server.send(large[:1000])
+    assert server.memory._lent_bytes == 0
+    server.send(large[1000:])
+    smaller = framed(bytes(between))
+    for _ in range(3):
+        server.send(smaller[:50])
+        server.send(smaller[50:])
+    server.send(large[:1000])
+    assert server.memory._lent_bytes > 0
+    server.send(large[1000:])
+    assert [len(frame) for frame in server.frames] == [500_000, between, between, between, 500_000]
+    assert server.memory._lent_bytes == 0
+
+
 def test_memory_on_loan_is_given_back_when_the_connection_ends(server: Server) -> None:
     stream = framed(bytes(200_000))
     server.send(stream[:1000])

@@ -71,7 +71,8 @@ class Connection:
         self._kept_bytes = 0
         self._kept_needed = 0  # when so many are there they can be handled
         self._lent: memoryview | None = None  # what they are kept in, if it is to be given back
-        self._trusted_bytes = 0  # the size of a large frame that came before: the next one may have as much at once
+        self._trusted_bytes = 0  # the largest frame that came before: others may have as much at once
+        self._expects_large = False  # for the last one was
         self._slots: deque[Slot] = deque()
         self._unsent: deque[Any] = deque()
         self._unsent_bytes = 0
@@ -104,7 +105,7 @@ class Connection:
         kept = self._kept
         if kept is not None:
             target = kept[self._kept_bytes :]
-        elif self._trusted_bytes:
+        elif self._expects_large:
             target = self._memory.shared[: _SIZE.size]  # no more, for the rest shall go where it can stay
         else:
             target = self._memory.shared
@@ -123,7 +124,7 @@ class Connection:
             if self._lent is not None:
                 self._receive()
             else:
-                self._trusted_bytes = 0  # it was not another large one
+                self._expects_large = False
         else:
             self._kept_bytes += count
             if self._kept_bytes == self._kept_needed:
@@ -134,7 +135,8 @@ class Connection:
     def _take_kept(self, kept: memoryview) -> None:
         """Handle what was kept, now that it can be, and let go of its memory."""
         lent, self._kept, self._lent = self._lent, None, None
-        self._trusted_bytes = len(kept) if len(kept) > FIRST_KEPT_BYTES else 0
+        self._expects_large = len(kept) > FIRST_KEPT_BYTES
+        self._trusted_bytes = max(self._trusted_bytes, len(kept))
         try:
             self._take_frames(kept)
         finally:
