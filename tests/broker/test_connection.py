@@ -215,6 +215,29 @@ def test_pieces_of_files_are_sent_between_bytes(server: Server) -> None:
     assert answer == b"<" + (b"0123456789" * 500_000)[3:4_000_003] + b"|01234>"
 
 
+@pytest.mark.parametrize("size", [0, 1, 5_000_000])
+def test_answers_without_a_place_keep_their_order(server: Server, size: int) -> None:
+    first, second = b"1" * size, b"2" * size
+    server.connection.answer(first)
+    server.connection.answer(second)
+    assert server.receive(2 * size) == first + second
+    server.send(framed(b"goes on"))
+    assert server.frames == [b"goes on"]
+
+
+def test_an_answer_without_a_place_waits_for_those_that_have_one(server: Server) -> None:
+    server.send(framed(b"a"))
+    server.connection.answer(b"second")
+    server.slots[0].answer([b"first, "])
+    assert server.receive(13) == b"first, second"
+
+
+def test_an_answer_to_nobody_ends_the_connection(server: Server) -> None:
+    server.client.close()
+    server.connection.answer(b"too late")
+    assert server.reasons == ["Broken pipe"]
+
+
 def test_a_short_piece_of_a_file_leaves_with_the_bytes_around_it(server: Server) -> None:
     with tempfile.NamedTemporaryFile() as file:
         file.write(b"0123456789")

@@ -243,10 +243,21 @@ class Connection:
         """Give answers for which no place was taken: they are next in order."""
         if self._slots or self._is_handling or not self.is_open:
             self.expect_answer().answer([frames])
-        else:
-            self._unsent.append(frames)
-            self._unsent_bytes += len(frames)
+            return
+        rest = memoryview(frames)[self._sent_at_once(frames) :]
+        if rest:
+            self._unsent.append(rest)
+            self._unsent_bytes += len(rest)
             self._send()
+
+    def _sent_at_once(self, frames: bytes) -> int:
+        """Send answers that nothing waits before; how many bytes went. If all did, nothing else is to be done."""
+        if self._unsent:
+            return 0
+        try:
+            return self.socket.send(frames)
+        except OSError:
+            return 0  # who tries again will learn of it
 
     def answered(self) -> None:
         """An answer is there. It leaves with the others of this round of the loop."""

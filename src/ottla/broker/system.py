@@ -97,8 +97,7 @@ class LinuxSystem:
         self._jobs: SimpleQueue[tuple[Callable[[], None], Finished] | None] = SimpleQueue()
         self._worker: threading.Thread | None = None
 
-    def now(self) -> float:
-        return time.monotonic()
+    now = staticmethod(time.monotonic)  # asked for in every round
 
     def clock_ms(self) -> int:
         return time.time_ns() // 1_000_000
