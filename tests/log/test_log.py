@@ -10,6 +10,7 @@ from ottla.log.producers import Origin
 from ottla.log.topic_config import TopicConfig
 from ottla.records.batch import read_header
 from ottla.records.build import build_batch
+from ottla.records.read import read_batches
 from ottla.testing.files import SimulatedFiles
 from tests.log.expected import check_segments
 from tests.log.writing import (
@@ -237,6 +238,25 @@ def test_aborted_transactions_are_found_across_segments() -> None:
     assert log.aborted_transactions(4, 6) == [(1, 0, 4, 2)]
     assert log.aborted_transactions(5, 6) == []
     assert log.aborted_transactions(0, 1) == [(1, 0, 4, 2)]
+
+
+@pytest.mark.parametrize("rolls", [False, True])
+def test_a_reader_is_told_of_the_aborted_transactions_that_it_may_meet(rolls: bool) -> None:
+    log = new_log(config=config(index_interval_bytes=200))
+    for producer_id in range(30):
+        append(log, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
+        append_marker(log, producer_id, is_commit=False)
+        if rolls and producer_id % 10 == 9:
+            log.roll(0)
+    log.advance_high_watermark(log.end_offset)
+    for offset in range(log.end_offset):
+        read = log.read(offset, 400, log.end_offset)
+        assert read is not None
+        headers = [batch.header for batch in read_batches(read.read(), with_control=True)]
+        met = {header.producer_id for header in headers}
+        told = {entry.producer_id for entry in log.aborted_within(read, offset, log.end_offset)}
+        assert met <= told
+        assert len(told) <= len(met) + 4
 
 
 def test_search_for_aborted_transactions_ends_where_all_is_stable() -> None:

@@ -167,9 +167,17 @@ class OffsetIndex(Index):
         found = self._search(offset - self.base_offset)
         return self.raw_entry(found - 1)[1] if found else 0
 
+    def offset_from(self, position: int) -> int | None:
+        """The last offset of the first batch with an entry that starts at or behind `position`, if there is one."""
+        number = self._count_before_position(position)
+        return None if number == len(self) else self.base_offset + self.raw_entry(number)[0]
+
     def truncate_to_position(self, position: int) -> None:
         """Forget the entries of batches that start at or behind `position`."""
-        self.keep_first(bisect_left(range(len(self)), position, key=lambda n: self.raw_entry(n)[1]))
+        self.keep_first(self._count_before_position(position))
+
+    def _count_before_position(self, position: int) -> int:
+        return bisect_left(range(len(self)), position, key=lambda n: self.raw_entry(n)[1])
 
 
 class TimeIndex(Index):

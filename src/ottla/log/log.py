@@ -305,6 +305,12 @@ class Log:
         """The aborted transactions with records from `offset` on and below `bound`."""
         return self.segments.aborted_transactions(offset, bound)
 
+    def aborted_within(self, read: FileRange, offset: int, bound: int) -> list[AbortedTransaction]:
+        """Those that who reads from `offset` on needs to know for what was read."""
+        if not any(segment.aborted.entries for segment in self.segments.starting_at(offset)):
+            return []
+        return self.aborted_transactions(offset, min(bound, self.segments.bound_of(read, offset, self.end_offset)))
+
     # Flushing
 
     def flush_is_due(self, now_ms: int) -> bool:

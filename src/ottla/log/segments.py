@@ -59,6 +59,16 @@ class Segments(Sequence[Segment]):
                 return None
         return None
 
+    def bound_of(self, read: FileRange, offset: int, end_offset: int) -> int:
+        """An offset behind all that was read from `offset` on, near enough to tell which transactions may be in it."""
+        for number in range(self.number_for(offset), len(self._row)):
+            segment = self._row[number]
+            if segment.file is read.file:
+                bound = segment.offset_index.offset_from(read.position + read.size_bytes)
+                following = self._bases[number + 1] if number + 1 < len(self._row) else end_offset
+                return following if bound is None else bound
+        return end_offset
+
     def aborted_transactions(self, offset: int, bound: int) -> list[AbortedTransaction]:
         """The aborted transactions with records from `offset` on and below `bound`."""
         found = []

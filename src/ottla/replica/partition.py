@@ -166,7 +166,7 @@ class Partition:
         records = log.read(offset, max_bytes, bound, whole_batch=whole_batch)
         aborted = None
         if committed_only:
-            aborted = log.aborted_transactions(offset, bound) if records is not None else []
+            aborted = log.aborted_within(records, offset, bound) if records is not None else []
         return Read(records, high_watermark, stable, log.log_start_offset, aborted)
 
     def _divergence(self, offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:

@@ -449,3 +449,14 @@ def producers_of_partitions_that_are_not_there(script: Script) -> None:
     topic = script.topic()
     script.send(describe_producers({topic.name: [0, 1, -1]}))
     script.send(describe_producers({}))
+
+
+@exchanges.one
+def aborted_transactions_in_several_segments(script: Script) -> None:
+    """Markers are much younger than the records before them, so that each begins a segment."""
+    producer, topic = ready_producer(script), script.topic(configs={"retention.ms": "-1"})
+    for _ in range(2):
+        written(script, producer, topic)
+        producer = ended(script, producer, ABORT)
+    for offset in range(4):
+        show(script, topic, offset)
