@@ -131,6 +131,17 @@ def test_what_follows_a_batch_that_was_refused_is_not_taken_in_its_place() -> No
     producers.check(transactional(3), Origin.CLIENT)
 
 
+def test_a_producer_that_was_replaced_does_not_undo_what_its_successor_was_refused() -> None:
+    producers = Producers()
+    producers.note_asked(transactional(0, epoch=2), 1000)
+    producers.note_asked(transactional(0, epoch=1), 1000)
+    with pytest.raises(OutOfOrderSequence):
+        producers.check(transactional(1, epoch=2), Origin.CLIENT)
+    producers.check(transactional(0, epoch=2), Origin.CLIENT)
+    producers.note_asked(transactional(4, epoch=3), 1000)
+    producers.check(transactional(4, epoch=3), Origin.CLIENT)
+
+
 @pytest.mark.parametrize("forget", ["a marker", "time"])
 def test_a_refusal_is_not_remembered_for_ever(forget: str) -> None:
     producers = Producers()

@@ -109,6 +109,8 @@ class Producers:
         """The coordinator is asked about a batch. If it refuses, those behind it must not be taken in its place."""
         asked = self._asked.get(header.producer_id)
         lowest_sequence = header.base_sequence
+        if asked is not None and asked.epoch > header.producer_epoch:
+            return  # one that was replaced asks, and what its successor has to keep to stays
         if asked is not None and asked.epoch == header.producer_epoch:
             lowest_sequence = min(lowest_sequence, asked.lowest_sequence)
         self._asked[header.producer_id] = Asked(header.producer_epoch, lowest_sequence, now_ms)
