@@ -38,12 +38,9 @@ def assign_if_due(machine: GroupMachine, operation: Operation, group: ConsumerGr
 
 
 def preferred_assignor(group: ConsumerGroup) -> str:
-    """The one that most members ask for."""
+    """The one that most members ask for; of two that as many ask for, the one that the broker names first."""
     votes = Counter(member.profile.server_assignor for member in group.members.values())
-    del votes[None]
-    available = group.settings.assignors
-    wanted = next((name for name, _ in votes.most_common() if name in available), None)
-    return wanted or available[0]
+    return max(group.settings.assignors, key=lambda name: votes[name])
 
 
 def _assign(machine: GroupMachine, group: ConsumerGroup) -> dict[str, Partitions]:

@@ -129,6 +129,14 @@ def the_assignor_of_most_members(script: Script) -> None:
     script.send(describe_consumer_groups(group))
 
 
+@exchanges.cases({"range first": ("range", "uniform"), "uniform first": ("uniform", "range")})
+def as_many_members_for_one_assignor_as_for_the_other(script: Script, assignors: tuple[str, str]) -> None:
+    group, topic = eager_group(script), known_topic(script, partitions=2)
+    for label, assignor in zip("ab", assignors, strict=True):
+        script.ask(enter(group, script.name(label), topic.name, server_assignor=assignor))
+    script.send(describe_consumer_groups(group))
+
+
 @exchanges.one
 def a_static_member_comes_back(script: Script) -> None:
     group, topic = eager_group(script), known_topic(script, partitions=2)
