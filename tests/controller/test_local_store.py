@@ -199,6 +199,78 @@ def test_a_watch_sees_what_was_committed_and_may_commit_more(store: LocalStore) 
     assert store.get("/b").data == b"1"
 
 
+# A new file
+
+
+def test_a_new_file_has_its_name_when_it_is_on_the_disk(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    link, sync = os.link, os.fsync
+
+    def noted_link(old: str, new: str) -> None:
+        calls.append("link")
+        link(old, new)
+
+    def noted_sync(descriptor: int) -> None:
+        calls.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "link", noted_link)
+    monkeypatch.setattr(os, "fsync", noted_sync)
+    LocalStore(path).close()
+    assert calls == [f"store.sqlite-new-{os.getpid()}", "link", Path(path).parent.name]
+    assert _names_in(Path(path).parent) == ["store.sqlite"]
+
+
+def _names_in(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir())
+
+
+def test_a_file_system_without_links(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_paths: str) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "link", refuse)
+    store = LocalStore(path)
+    store.commit([Create("/a", b"1")])
+    store.close()
+    assert _names_in(Path(path).parent) == ["store.sqlite"]
+    store = LocalStore(path)
+    assert store.get("/a").data == b"1"
+    store.close()
+
+
+def test_another_process_that_makes_it_at_the_same_time_is_not_overwritten(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others: list[LocalStore] = []
+    link = os.link
+
+    def be_slower(*paths: str) -> None:
+        monkeypatch.setattr(os, "link", link)
+        others.append(LocalStore(path))
+        others[0].commit([Create("/a", b"1")])
+        link(*paths)
+
+    monkeypatch.setattr(os, "link", be_slower)
+    store = LocalStore(path)
+    assert store.get("/a").data == b"1"
+    for each in (store, *others):
+        each.close()
+
+
+@pytest.mark.parametrize("left", ["store.sqlite-wal", "store.sqlite-new-{number}", "store.sqlite-new-{number}-wal"])
+def test_what_is_left_of_another_does_not_get_into_a_new_one(path: str, left: str, tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path / "other.sqlite"))
+    store.commit([Create("/a", b"1")])
+    wal = (tmp_path / "other.sqlite-wal").read_bytes()
+    store.close()
+    (tmp_path / left.format(number=os.getpid())).write_bytes(wal)
+    store = LocalStore(path)
+    assert store.tree("") == {}
+    store.close()
+    assert _names_in(tmp_path) == ["other.sqlite", "store.sqlite"]
+
+
 # What cannot be used
 
 

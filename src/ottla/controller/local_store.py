@@ -64,6 +64,9 @@ class LocalStore:
         self._session: int | None = None
         self._session_lock: int | None = None
         try:
+            # What is left of another, SQLite must remove before it makes one.
+            if survives_power_loss and not (os.path.exists(path) or os.path.exists(f"{path}-wal")):
+                _lay_out(path)
             self._database = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
             self._database.execute(f"PRAGMA synchronous = {'FULL' if survives_power_loss else 'OFF'}")
             self._database.execute("PRAGMA journal_mode = WAL")
@@ -76,9 +79,7 @@ class LocalStore:
         with self._transaction():
             (version,) = self._database.execute("PRAGMA user_version").fetchone()
             if version == 0:
-                for statement in SCHEMA.split(";"):
-                    self._database.execute(statement)
-                self._database.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+                _make_tables(self._database)
             elif version != FORMAT_VERSION:
                 raise StoreUnusable(f"{self._path}: format {version} is not known here, only {FORMAT_VERSION}")
 
@@ -295,6 +296,39 @@ class LocalStore:
         self._database.close()
 
 
+def _lay_out(path: str) -> None:
+    """Make the file under another name and sync it once: SQLite would sync each step of it, to be safe at each."""
+    made = f"{path}-new-{os.getpid()}"
+    for left in (made, f"{made}-wal", f"{made}-shm"):  # by a process of this number that was killed
+        _remove(left)
+    with contextlib.closing(sqlite3.connect(made, isolation_level=None)) as database:
+        database.execute("PRAGMA synchronous = OFF")
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("BEGIN")
+        _make_tables(database)
+        database.execute("COMMIT")
+    _sync(made)
+    # Another process may be faster. Where there are no links, it is made in place after all.
+    with contextlib.suppress(OSError):
+        os.link(made, path)
+    _remove(made)
+    _sync(os.path.dirname(path) or ".")
+
+
+def _make_tables(database: sqlite3.Connection) -> None:
+    for statement in SCHEMA.split(";"):
+        database.execute(statement)
+    database.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 class _Watch:
     def __init__(self, watches: dict[str, list[_Watch]], path: str, changed: Changed) -> None:
         self._watches = watches
@@ -311,7 +345,7 @@ class _Watch:
 
 def _remove(path: str) -> None:
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)  # noqa: PTH108 - pathlib is slow to import
+        os.unlink(path)
 
 
 def _condition(path: str, version: int) -> tuple[str, tuple[object, ...]]:
