@@ -8,7 +8,10 @@ from pathlib import Path
 from bench.picture import draw
 from bench.report import Result, describe_machine, format_table, write_json
 
-NAMES = ("wire", "records", "log", "log_size", "hot_path", "broker", "groups", "transactions", "testkit", "client")
+NAMES = (
+    *("wire", "records", "log", "log_size", "hot_path", "bulk"),
+    *("broker", "groups", "transactions", "testkit", "client"),
+)
 
 EXAMPLES = """examples:
   python -m bench                      everything

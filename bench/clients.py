@@ -1,16 +1,14 @@
 """Throughput through a client that both brokers know: confluent-kafka, which is librdkafka."""
 
-import json
-import random
 import time
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from bench.broker_servers import Server
+from bench.event_values import DIFFERENT_VALUES, event_values
 
 CONSUME_AT_ONCE = 5_000
-DIFFERENT_VALUES = 1_000
 WAIT_SECONDS = 60
 TRANSACTIONAL_VALUE_BYTES = 100
 
@@ -44,7 +42,7 @@ def produce(server: Server, topic: str, load: Load) -> float:
             "on_delivery": delivered,
         }
     )
-    values = _values(load.value_bytes)
+    values = event_values(load.value_bytes)
     producer.list_topics(topic, WAIT_SECONDS)  # so that the connection stands when the clock starts
     started = time.perf_counter()
     for number in range(load.record_count):
@@ -72,7 +70,7 @@ def produce_in_transactions(server: Server, topic: str, records_a_transaction: i
             "delivery.report.only.error": True,
         }
     )
-    values = _values(TRANSACTIONAL_VALUE_BYTES)
+    values = event_values(TRANSACTIONAL_VALUE_BYTES)
     producer.init_transactions(WAIT_SECONDS)
     committed = 0
     started = time.perf_counter()
@@ -108,16 +106,3 @@ def consume(server: Server, topic: str, count: int) -> float:
     taken = time.perf_counter() - started
     consumer.close()
     return taken
-
-
-def _values(size_bytes: int) -> list[bytes]:
-    """Values like those of small events: text with the same names again and again, which lz4 halves."""
-    chance = random.Random(7)
-    values = []
-    for number in range(DIFFERENT_VALUES):
-        text = ""
-        while len(text) < size_bytes:
-            event = {"id": number, "at": chance.randrange(10**12), "user": f"{chance.randrange(10**9):x}", "ok": True}
-            text += json.dumps(event)
-        values.append(text[:size_bytes].encode())
-    return values
