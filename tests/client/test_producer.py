@@ -176,6 +176,22 @@ def test_trouble_with_one_partition_does_not_keep_back_the_others() -> None:
     assert (raised.value.topic, raised.value.partition) == (TOPIC, 1)
 
 
+@pytest.mark.parametrize(("partition_count", "count"), [(1, 12), (1, 33), (3, 33)])
+def test_no_batch_of_many_records_is_larger_than_it_may_be(partition_count: int, count: int) -> None:
+    sizes: list[int] = []
+
+    def weigh(_partition: int, values: list[bytes]) -> int:
+        sizes.append(sum(24 + len(value) for value in values))
+        return 0
+
+    log = Log(weigh)
+    values = [bytes([number]) * 76 for number in range(count)]
+    broker = ScriptedBroker({PRODUCE: log}, partition_count=partition_count)
+    send(broker, [NewRecord(value) for value in values], batch_bytes=1_000)
+    assert max(sizes) <= 1_000
+    assert sorted(value for held in log.values.values() for value in held) == values
+
+
 def test_a_batch_that_is_too_large_is_split() -> None:
     log = Log(lambda _, values: ErrorCode.MESSAGE_TOO_LARGE if len(values) > 7 else 0)
     send(ScriptedBroker({PRODUCE: log}), numbered(100, partition=0), batch_bytes=10_000)

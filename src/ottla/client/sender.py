@@ -164,8 +164,8 @@ class Sender:
         spread = self._router.spread(topic, chunk)
         left_bytes = chunk.size_bytes
         limit_bytes = self._options.batch_bytes
-        # A little above the limit is no reason to weigh each record.
-        ends = chunk.weigh() if chunk.size_bytes > limit_bytes * 5 // 4 else None
+        # What was filled record by record was closed at the limit: a little above it is no reason to weigh each.
+        ends = chunk.weigh() if chunk.size_bytes > limit_bytes * 5 // 4 else chunk.ends
         for number, (partition, indexes) in enumerate(spread.items(), 1):
             queue = self._queue(topic.name, partition)
             share = chunk.size_bytes * len(indexes) // chunk.count

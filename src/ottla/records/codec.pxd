@@ -3,7 +3,8 @@ cimport cython
 from cpython cimport array
 from cpython.buffer cimport PyBuffer_IsContiguous
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_GET_BUFFER
 from cpython.number cimport PyNumber_Index
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -68,6 +69,13 @@ cdef inline Cell cell_of(bytes value) noexcept:
     if value is None:
         return Cell(NULL, 0, -1)
     return Cell(<octets_t> PyBytes_AS_STRING(value), 0, PyBytes_GET_SIZE(value))
+
+# The list was looked through before. What somebody has taken away or put in since then is a null, not a crash.
+cdef inline Cell cell_in(list items, Py_ssize_t index) noexcept:
+    if index >= PyList_GET_SIZE(items) or not PyBytes_CheckExact(<object> PyList_GET_ITEM(items, index)):
+        return Cell(NULL, 0, -1)
+    return Cell(<octets_t> PyBytes_AS_STRING(<object> PyList_GET_ITEM(items, index)), 0,
+                PyBytes_GET_SIZE(<object> PyList_GET_ITEM(items, index)))
 
 cdef inline int64_t read_offset(octets_t offsets, Py_ssize_t index, bint is_wide) noexcept:
     return (<const int64_t*> offsets)[index] if is_wide else (<const int32_t*> offsets)[index]
@@ -178,14 +186,14 @@ cdef Py_ssize_t move_timestamp(uint8_t* target, Py_ssize_t size, octets_t data, 
 
 # Writing.
 @cython.locals(raw=uint64_t, size=Py_ssize_t)
-cdef Py_ssize_t varint_size(int64_t value) noexcept
+cdef inline Py_ssize_t varint_size(int64_t value) noexcept
 
 @cython.locals(raw=uint64_t)
-cdef Py_ssize_t put_varint(uint8_t* out, Py_ssize_t position, int64_t value) noexcept
+cdef inline Py_ssize_t put_varint(uint8_t* out, Py_ssize_t position, int64_t value) noexcept
 
 cdef bytes as_bytes(object value)
 
-cdef Py_ssize_t put_sized(uint8_t* out, Py_ssize_t position, Cell cell) noexcept
+cdef inline Py_ssize_t put_sized(uint8_t* out, Py_ssize_t position, Cell cell) noexcept
 
 @cython.locals(parts=list, part=bytes, out=bytearray, target="uint8_t*", size=Py_ssize_t, position=Py_ssize_t)
 cdef bytes encode_headers(object headers)
@@ -209,7 +217,7 @@ cdef class Rows:
     @cython.locals(position=int64_t, next_position=int64_t, index=Py_ssize_t)
     cdef int check_offsets(self, Py_ssize_t data_bytes) except -1
     @cython.locals(row=Py_ssize_t, position=int64_t)
-    cdef Cell cell(self, Py_ssize_t index) noexcept
+    cdef inline Cell cell(self, Py_ssize_t index) noexcept
     @cython.locals(rows=Rows)
     cdef Rows part(self, Py_ssize_t start, Py_ssize_t step, Py_ssize_t count)
     @cython.locals(cell=Cell)
@@ -221,7 +229,7 @@ cdef class Cells:
     cdef Rows rows
     cdef Py_ssize_t count
 
-    cdef Cell cell(self, Py_ssize_t index) except *
+    cdef inline Cell cell(self, Py_ssize_t index) noexcept
 
 @cython.locals(value_cells=Cells, key_cells=Cells, count=Py_ssize_t, index=Py_ssize_t, total=int64_t,
                ends=array.array, target="int64_t*")
@@ -245,7 +253,7 @@ cdef class AreaWriter:
     cdef bytearray finish(self)
 
 
-cdef Py_ssize_t expected_bytes(Cells values) except -1
+cdef Py_ssize_t expected_bytes(Cells values) noexcept
 
 @cython.locals(cells=Cells, area=AreaWriter, null=Cell, index=Py_ssize_t)
 cpdef bytearray encode_values(object values, Py_ssize_t reserve_bytes=*, bytearray memory=*)

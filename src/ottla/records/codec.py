@@ -39,6 +39,7 @@ if not cython.compiled:
         Cell,
         Fields,
         big_endian,
+        cell_in,
         cell_of,
         copy,
         copy_range,
@@ -424,8 +425,13 @@ def varint_size(value: int) -> int:
     raw <<= 1
     if value < 0:
         raw = ~raw
-    size = 1
-    while raw >= 0x80:
+    if raw < 0x80:
+        return 1
+    if raw < 0x4000:
+        return 2
+    size = 3
+    raw >>= 21
+    while raw:
         raw >>= 7
         size += 1
     return size
@@ -592,7 +598,7 @@ class Cells:
 
     def cell(self, index: int) -> Cell:
         if self.items is not None:
-            return cell_of(self.items[index])
+            return cell_in(self.items, index)
         if self.rows is not None:
             return self.rows.cell(index)
         return cell_of(None)

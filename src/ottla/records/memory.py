@@ -62,6 +62,10 @@ def cell_of(value: bytes | None) -> Cell:
     return Cell(b"", 0, -1) if value is None else Cell(value, 0, len(value))
 
 
+def cell_in(items: list[bytes | None], index: int) -> Cell:
+    return cell_of(items[index])
+
+
 def read_offset(offsets: bytes, index: int, is_wide: bool) -> int:
     """A number of an array of 64 or 32 bits each, in the order of bytes that this machine has."""
     size = 8 if is_wide else 4
