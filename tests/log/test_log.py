@@ -192,6 +192,18 @@ def test_at_the_end_there_is_nothing_yet() -> None:
     assert log.read(10, 100, 3) is None
 
 
+@pytest.mark.parametrize("max_bytes", [0, 70, 400])
+def test_a_batch_that_is_too_large_for_a_reply_is_not_passed_over(max_bytes: int) -> None:
+    log = new_log(config=config(internal_segment_bytes=100))
+    for size in (500, 1):
+        append(log, [b"." * size])
+    assert bases(log) == [0, 1]
+    assert log.read(0, max_bytes, EVERYTHING, whole_batch=False) is None
+    following = log.read(1, 400, EVERYTHING, whole_batch=False)
+    assert following is not None
+    assert read_header(following.read()).base_offset == 1
+
+
 def test_a_reply_outlives_its_segment() -> None:
     log = filled()
     reply = log.read(0, 1, EVERYTHING)

@@ -55,8 +55,8 @@ class Segments(Sequence[Segment]):
             found = segment.read(offset, max_bytes, end_position, whole_batch=whole_batch)
             if found is not None:
                 return found
-            if bound <= following:
-                return None
+            if bound <= following or segment.locate(offset) is not None:
+                return None  # what is next is not to be read yet, or too large: what comes after it must wait
         return None
 
     def bound_of(self, read: FileRange, offset: int, end_offset: int) -> int:
