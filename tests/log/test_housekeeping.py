@@ -175,10 +175,74 @@ def test_a_rotten_log_is_set_aside_with_the_reason_and_the_others_go_on(
         log.roll(0)
         log.flush(0)
     files.flip_bit(f"/data/rotten-0/{0:020d}.log", 65, 3)
-    keeping = Housekeeping(manager, clock)
+    reported: dict[tuple[str, int], str] = {}
+    keeping = Housekeeping(manager, clock, report_uncleanable=reported.__setitem__)
     run_here(keeping.compact())
-    assert "checksum" in keeping.uncleanable["rotten", 0]
     assert manager.cleaner_offsets == {("sound", 0): 2}
+    assert reported == {("rotten", 0): logs[0].uncleanable}
+    assert "checksum" in (logs[0].uncleanable or "")
+
+
+def compacted_with_fault(fault_at: int | None) -> tuple[SimulatedFiles, Log, int, int]:
+    """A round of compaction that may meet a full disk, and another: the log, and the operations of the first."""
+    files = SimulatedFiles()
+    manager = LogManager(files, "/data")
+    manager.open(lambda _topic: TopicConfig(), now_ms=0)
+    log = manager.create("table", 0, TopicConfig(cleanup_policy=("compact",)), 0)
+    put(log, b"1", b"2", b"3", key=b"k")
+    log.roll(0)
+    log.flush(0)
+    keeping = Housekeeping(manager, Clock())
+    first = files.operation_count + 1
+    if fault_at is not None:
+        files.arm(first + fault_at, Effect.TEAR, errno.ENOSPC)
+    run_catching(keeping.compact())
+    last = files.operation_count
+    if fault_at is not None and log.failure is None:
+        assert not [name for name in files.sizes("/data/table-0") if name.endswith(".cleaned")]
+        run_catching(keeping.compact())
+    return files, log, first, last
+
+
+def test_after_a_full_disk_a_log_is_compacted_the_next_time() -> None:
+    files, _, first, last = compacted_with_fault(None)
+    written = [each.number - first for each in files.trace if first <= each.number <= last and "cleaned" in each.path]
+    writes = [number for number in written if files.trace[first + number - 1].kind in ("create", "write", "sync")]
+    assert len(writes) >= 4
+    for number in writes:
+        _, log, _, _ = compacted_with_fault(number)
+        assert (log.failure, log.uncleanable) == (None, None)
+        assert [header.base_offset for _, header in log.segments[0].batches()] == [2]
+
+
+def everything_due(files: SimulatedFiles) -> tuple[Log, Housekeeping]:
+    clock = Clock()
+    manager = LogManager(files, "/data")
+    manager.open(lambda _topic: TopicConfig(), now_ms=0)
+    log = manager.create("events", 0, TopicConfig(retention_ms=1), 0)
+    put(log, b"old")
+    log.roll(0)
+    keeping = Housekeeping(manager, clock)
+    clock.now_ms = 600_000
+    return log, keeping
+
+
+def test_what_fails_does_not_keep_the_rest_from_being_done() -> None:
+    files = SimulatedFiles()
+    _, keeping = everything_due(files)
+    started = files.operation_count
+    run_catching(keeping.run())
+    writes = [each for each in files.trace if each.number > started and each.kind == "write"]
+    checkpoints = [each.number for each in writes if "checkpoint" in each.path]
+    assert len(checkpoints) == 3  # behind a flush, and two by themselves
+    for number in checkpoints:
+        files = SimulatedFiles()
+        log, keeping = everything_due(files)
+        files.arm(number, Effect.TEAR, errno.ENOSPC)
+        with pytest.raises(OSError, match="No space"):
+            run_catching(keeping.run())
+        assert log.log_start_offset == 1
+        assert keeping.next_due_ms > keeping.clock_ms()
 
 
 def test_deleted_partitions_are_unlinked_as_jobs(manager: LogManager, files: SimulatedFiles, clock: Clock) -> None:

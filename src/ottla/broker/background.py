@@ -36,8 +36,8 @@ class Background:
         except StopIteration:
             self._end()
             return False
-        except (LogError, OSError):
-            events.failure("background work failed")
+        except (LogError, OSError) as error:
+            events.warning("background work failed, and is tried again later", reason=error)
             self._end()
             return False
         if job is None:

@@ -114,6 +114,9 @@ class Broker:
             checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
             producer_expiration_ms=config.producer_id_expiration_ms,
             compacts=config.log_cleaner_enable,
+            report_uncleanable=lambda partition, reason: events.warning(
+                "a log is not compacted any more", partition="-".join(map(str, partition)), reason=reason
+            ),
         )
         self._background = Background(self.loop, self._housekeeping)
         self.settings.changed = self._settings_changed

@@ -50,6 +50,8 @@ def _lines(broker: Broker) -> Iterator[str]:
     yield from _single("ottla_partitions", "gauge", "Partitions on this broker.", len(logs))
     failed = sum(log.failure is not None for log in logs)
     yield from _single("ottla_failed_partitions", "gauge", "Partitions whose disk failed.", failed)
+    uncleanable = sum(log.uncleanable is not None for log in logs)
+    yield from _single("ottla_uncleanable_partitions", "gauge", "Partitions that cannot be compacted.", uncleanable)
     if "groups" in broker.__dict__:  # somebody has asked for one
         yield from _group_lines(broker)
     yield from _family("ottla_log_size_bytes", "gauge", "Bytes of a topic's logs.")

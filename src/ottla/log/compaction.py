@@ -232,22 +232,13 @@ class Compaction:
             suffix=CLEANED,
         )
         remove_all(log.files, new.paths())  # of a round that failed
-        new.append(b"")
         keeper = Keeper(log, self._offsets, self._map_end, transactions, self._end_of(group[-1]), self._now_ms)
-        for segment in group:
-            for header, batch in self._batches(segment):
-                kept = keeper.kept(header, batch)
-                if kept is not None:
-                    position = new.append(kept)
-                    max_timestamp = read_header(kept).max_timestamp
-                    new.note_batch(position, len(kept), header.last_offset, max_timestamp)
-                if self._slice_is_over(header.size, slice_bytes):
-                    yield None
-                    if self._abandon(new):
-                        return False
-        new.aborted.entries.extend(keeper.aborted)
-        new.write_indexes()
-        yield new.sync
+        try:
+            yield from self._write_kept(new, group, keeper, slice_bytes)
+            yield new.sync
+        except OSError:
+            remove_all(log.files, new.paths())  # a full disk needs the room
+            raise
         if self._abandon(new):
             return False
         try:
@@ -261,6 +252,24 @@ class Compaction:
         log.replace_segments(group, [new], self._now_ms)
         self._layout_version = log.segments.layout_version
         return True
+
+    def _write_kept(
+        self, new: Segment, group: list[Segment], keeper: Keeper, slice_bytes: int
+    ) -> Generator[Job | None, None, None]:
+        new.append(b"")
+        for segment in group:
+            for header, batch in self._batches(segment):
+                kept = keeper.kept(header, batch)
+                if kept is not None:
+                    position = new.append(kept)
+                    max_timestamp = read_header(kept).max_timestamp
+                    new.note_batch(position, len(kept), header.last_offset, max_timestamp)
+                if self._slice_is_over(header.size, slice_bytes):
+                    yield None
+                    if self._is_overtaken():
+                        return
+        new.aborted.entries.extend(keeper.aborted)
+        new.write_indexes()
 
     def _abandon(self, new: Segment) -> bool:
         """Whether the log has changed so that the new segment is of no use; then it goes."""

@@ -12,7 +12,7 @@ from functools import partial
 
 from ottla.log.checkpoint import CLEANER_OFFSETS, RECOVERY_POINTS, TopicPartition
 from ottla.log.compaction import MAP_ENTRIES, Cleanable, Compaction, Job, cleanable
-from ottla.log.errors import CorruptLog, StorageFailed
+from ottla.log.errors import PASSING, CorruptLog, LogError, StorageFailed
 from ottla.log.files import remove_all
 from ottla.log.flush import Flush
 from ottla.log.log import Log
@@ -41,12 +41,14 @@ class Housekeeping:
         producer_expiration_ms: int = DAY_MS,
         compacts: bool = True,
         map_entries: int = MAP_ENTRIES,
+        report_uncleanable: Callable[[TopicPartition, str], None] = lambda _partition, _reason: None,
     ) -> None:
+        """`report_uncleanable`: told of a log that is not compacted any more, and why."""
         self._manager = manager
         self.clock_ms = clock_ms
         self._compacts = compacts
         self._map_entries = map_entries
-        self.uncleanable: dict[TopicPartition, str] = {}
+        self._report_uncleanable = report_uncleanable
         self.compaction_interval_ms = compaction_interval_ms  # may be changed at any time, as the next
         self.producer_expiration_ms = producer_expiration_ms
         now_ms = clock_ms()
@@ -65,11 +67,17 @@ class Housekeeping:
         return min(self._due_ms)
 
     def run(self) -> Slices:
-        """Do all that is due now."""
+        """Do all that is due now. What fails is due again in its time, and raises when the rest is done."""
+        failure: Exception | None = None
         for number, (interval_ms, task) in enumerate(self._tasks):
             if self.clock_ms() >= self._due_ms[number]:
-                yield from task()
+                try:
+                    yield from task()
+                except (LogError, OSError) as error:  # on a full disk retention must go on, of all things
+                    failure = failure or error
                 self._due_ms[number] = self.clock_ms() + interval_ms()
+        if failure is not None:
+            raise failure
 
     def _logs(self) -> Iterator[tuple[TopicPartition, Log]]:
         """Every log that is still there when its turn comes."""
@@ -150,7 +158,10 @@ class Housekeeping:
             try:
                 yield from compaction.run()
             except (CorruptLog, StorageFailed, OSError) as error:
-                self.uncleanable[partition] = str(error)
+                if isinstance(error, OSError) and error.errno in PASSING:
+                    return  # the disk is full: the next time will do
+                log.uncleanable = str(error)
+                self._report_uncleanable(partition, log.uncleanable)
                 continue
             if compaction.cleaned_up_to <= work.first_dirty_offset:
                 return  # overtaken by a truncation or a removal: the next time will do
@@ -160,7 +171,7 @@ class Housekeeping:
     def _dirtiest(self) -> tuple[TopicPartition, Log, Cleanable] | None:
         best: tuple[float, TopicPartition, Log, Cleanable] | None = None
         for partition, log in self._logs():
-            if not log.config.is_compacted or partition in self.uncleanable:
+            if not log.config.is_compacted or log.uncleanable is not None:
                 continue
             work = cleanable(log, self._manager.cleaner_offsets.get(partition, 0), self.clock_ms())
             wanted = work.is_overdue or work.dirty_ratio >= log.config.min_cleanable_dirty_ratio

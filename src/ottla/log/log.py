@@ -9,7 +9,6 @@ index, has no file but that one and the id of its topic: whoever opens it reads 
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
@@ -17,7 +16,7 @@ from typing import NamedTuple
 from ottla.log.aborted import AbortedTransaction
 from ottla.log.checkpoint import PARTITION_METADATA, format_partition_metadata
 from ottla.log.epochs import LeaderEpochs
-from ottla.log.errors import OffsetOutOfRange, StaleLeaderEpoch, StorageFailed, stops_at_errors
+from ottla.log.errors import PASSING, OffsetOutOfRange, StaleLeaderEpoch, StorageFailed, stops_at_errors
 from ottla.log.files import Buffer, FileRange, Files
 from ottla.log.flush import Flush
 from ottla.log.producers import CompletedTransaction, Origin, Producers
@@ -33,7 +32,6 @@ from ottla.records.build import ControlMarker, read_marker
 from ottla.records.validate import ProduceSettings
 
 RESUME_BYTES = 64 << 20
-_PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE}  # a full disk, too many open files
 
 
 class Appended(NamedTuple):
@@ -72,6 +70,7 @@ class Log:
         self.high_watermark = log_start_offset
         self.recovery_point = recovery_point
         self.failure: str | None = None
+        self.uncleanable: str | None = None  # why it is not compacted any more
         self.before_truncation: Callable[[int], None] = lambda _recovery_point: None
         self.snapshots = snapshots
         self._is_name_synced = False  # the first flush also makes sure of the name of the folder
@@ -206,7 +205,7 @@ class Log:
         try:
             return self.segments.active.append(data)
         except OSError as error:
-            if error.errno not in _PASSING:
+            if error.errno not in PASSING:
                 self.failure = f"{self.folder}: {error}"
             raise StorageFailed(f"{self.folder}: {error}") from error
 
