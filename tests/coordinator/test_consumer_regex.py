@@ -8,9 +8,10 @@ import pytest
 
 from ottla.coordinator.consumer_records import write_member
 from ottla.coordinator.consumer_regex import compile_regex
+from ottla.coordinator.consumer_timers import RESOLVE
 from ottla.coordinator.group_refusal import GroupRefusal
 from ottla.wire.errors import ErrorCode
-from tests.coordinator.consumer_members import FakeMember, World, settle
+from tests.coordinator.consumer_members import GROUP, FakeMember, World, settle
 
 
 @pytest.fixture
@@ -102,6 +103,24 @@ def test_how_often_is_a_setting(world: World) -> None:
         a.beat()
         world.driver.advance(0)
         assert world.record_types() == written
+
+
+def test_many_expressions_are_resolved_in_slices(world: World) -> None:
+    for number in range(4000):
+        world.topics.add(f"many-{number}", 1)
+    members = [by_regex(world, f"m{number}", f"many-{number}|other") for number in range(10)]
+    for member in members:
+        member.join()
+    world.driver.run(lambda machine, operation: machine.expired(operation, (RESOLVE, GROUP)))
+    assert len(world.group.resolving or ()) == 3
+    assert world.group.regexes == {}
+    members.pop(0).leave()  # whoever goes or comes meanwhile does no harm
+    members.append(by_regex(world, "late"))
+    members[-1].join()
+    world.driver.advance(0)
+    settle(*members)
+    assert set(world.group.regexes) == {member.fields["subscribed_topic_regex"] for member in members}
+    assert sum(len(names(member)) for member in members) == 9 + len(["other", "logs-1", "logs-2"])
 
 
 def test_a_new_expression_takes_away_what_it_is_not_known_to_match(world: World) -> None:

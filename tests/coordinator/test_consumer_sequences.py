@@ -32,7 +32,7 @@ def lasting(machine: GroupMachine) -> dict[str, Any]:
     group = machine.groups.get(GROUP)
     if not isinstance(group, ConsumerGroup):
         return {}
-    marks = ("are_topics_changed", "are_topics_new", "is_resolving", "told_to_join", "_settings", "_topic_names")
+    marks = ("are_topics_changed", "are_topics_new", "resolving", "told_to_join", "_settings", "_topic_names")
     return {name: value for name, value in vars(group).items() if name not in marks}
 
 

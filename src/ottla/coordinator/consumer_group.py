@@ -59,7 +59,7 @@ class ConsumerGroup(Group):
         # Marks that a machine makes anew; a heartbeat looks at them.
         self.are_topics_changed = True  # those it subscribes to, since it last looked
         self.are_topics_new = True  # topics have come since regular expressions were last resolved
-        self.is_resolving = False
+        self.resolving: dict[str, frozenset[str]] | None = None  # what expressions match, while that is found out
         self.told_to_join: set[str] = set()  # classic members that are to join again
 
     @property

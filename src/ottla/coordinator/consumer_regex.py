@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 LEAST_INTERVAL_MS = 10_000
 MOST_MATCHER_BYTES = 8 << 20
+COMPARED_AT_ONCE = 10_000
+"""How many names are compared before others have their turn."""
 
 # What RE2 says of an expression and its place, and what the one in Java says: clients know the latter.
 _COMPLAINTS = {
@@ -84,7 +86,7 @@ def drop_unused(operation: Operation, group: ConsumerGroup, regex: str) -> None:
 
 def resolve_if_due(operation: Operation, group: ConsumerGroup) -> None:
     """Have the group's expressions resolved if that is worth it."""
-    if group.is_resolving or not group.counts.regexes:
+    if group.resolving is not None or not group.counts.regexes:
         return
     resolved_at_ms = group.resolved_at_ms
     if resolved_at_ms is not None:
@@ -94,23 +96,37 @@ def resolve_if_due(operation: Operation, group: ConsumerGroup) -> None:
         is_known = len(group.regexes) == len(group.counts.regexes)
         if is_known and not group.are_topics_new and 0 <= age_ms <= group.settings.regex_refresh_interval_ms:
             return
-    group.is_resolving = True
+    group.resolving = {}
     operation.set_timer((RESOLVE, group.group_id), 0)
 
 
 def resolve(machine: GroupMachine, operation: Operation, group_id: str) -> None:
-    """Find out what the expressions of a group match by now."""
+    """Find out what the expressions of a group match by now, in slices if they are many."""
     group = machine.groups.get(group_id)
-    if not isinstance(group, ConsumerGroup):
+    if not isinstance(group, ConsumerGroup) or group.resolving is None:
         return
-    group.is_resolving = group.are_topics_new = False
+    found = group.resolving
+    if not found:
+        group.are_topics_new = False
     names = list(machine.topics.by_name)
+    compared = 0
+    for regex in group.counts.regexes:
+        if regex not in found:
+            if compared >= COMPARED_AT_ONCE:
+                operation.set_timer((RESOLVE, group_id), 0)
+                return
+            found[regex] = _matching(regex, names)
+            compared += len(names)
+    group.resolving = None
+    _keep(machine, operation, group, found)
+
+
+def _keep(machine: GroupMachine, operation: Operation, group: ConsumerGroup, found: dict[str, frozenset[str]]) -> None:
     has_changed = False
     for regex in list(group.counts.regexes):
         known = group.regexes.get(regex)
-        topics = _matching(regex, names)
-        has_changed |= topics != (known.topics if known is not None else frozenset())
-        write_regex(operation, group_id, regex, Resolved(topics, operation.now_ms))
+        has_changed |= found[regex] != (known.topics if known is not None else frozenset())
+        write_regex(operation, group.group_id, regex, Resolved(found[regex], operation.now_ms))
     bump_if_changed(machine, operation, group, is_due=has_changed)
 
 
