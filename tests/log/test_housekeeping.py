@@ -233,8 +233,8 @@ def test_what_fails_does_not_keep_the_rest_from_being_done() -> None:
     started = files.operation_count
     run_catching(keeping.run())
     writes = [each for each in files.trace if each.number > started and each.kind == "write"]
-    checkpoints = [each.number for each in writes if "checkpoint" in each.path]
-    assert len(checkpoints) == 3  # behind a flush, and two by themselves
+    checkpoints = [each.number for each in writes if "offset-checkpoint" in each.path]
+    assert len(checkpoints) == 2  # behind a flush, and by itself
     for number in checkpoints:
         files = SimulatedFiles()
         log, keeping = everything_due(files)
