@@ -1,7 +1,7 @@
 """The two brokers that are measured, each a process of its own in a folder of its own, seen from outside."""
 
+import functools
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory, mkdtemp
 
 from bench.compiled_modules import with_compiled_broker
 from tests.apache_kafka.distribution import classpath
@@ -138,8 +138,8 @@ class ApacheKafka(Server):
 
 @contextmanager
 def servers(kinds: list[type[Server]]) -> Iterator[list[Server]]:
-    """One of each kind, prepared but not started, in a folder that is removed behind them."""
-    folder = Path(mkdtemp(prefix="ottla-bench-"))
+    """One of each kind, prepared but not started, in a folder of their own."""
+    folder = Path(mkdtemp(dir=_folder_of_all().name))
     made: list[Server] = []
     try:
         made += [kind(folder / kind.__name__) for kind in kinds]
@@ -147,4 +147,9 @@ def servers(kinds: list[type[Server]]) -> Iterator[list[Server]]:
     finally:
         for server in made:
             server.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+
+
+@functools.cache
+def _folder_of_all() -> TemporaryDirectory[str]:
+    """Removed when this process ends: after many files were removed, ext4 is slow to make others for some minutes."""
+    return TemporaryDirectory(prefix="ottla-bench-", ignore_cleanup_errors=True)
