@@ -38,6 +38,18 @@ def test_a_limit_of_connections_holds_as_soon_as_it_is_set() -> None:
                 taken.recv(1)
 
 
+@pytest.mark.parametrize(("limits", "is_taken"), [("127.0.0.1:0", False), ("127.0.0.9:0, 127.0.0.1:100", True)])
+def test_single_addresses_have_limits_of_their_own(limits: str, is_taken: bool) -> None:
+    settings = {"max.connections.per.ip": "0" if is_taken else "100", "max.connections.per.ip.overrides": limits}
+    with (
+        ottla.testing.broker(settings=settings) as broker,
+        contextlib.closing(socket.create_connection((broker.host, broker.port))) as connection,
+    ):
+        connection.settimeout(0.05 if is_taken else 10)
+        with pytest.raises(TimeoutError) if is_taken else contextlib.nullcontext():
+            assert connection.recv(1) == b""
+
+
 def test_changes_are_told_to_who_wants_to_know() -> None:
     settings = BrokerSettings()
     seen: list[int] = []

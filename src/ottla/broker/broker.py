@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ottla.broker.address_limits import parse_address_limits
 from ottla.broker.background import Background
 from ottla.broker.catalog import Catalog
 from ottla.broker.config_layers import BrokerSettings
@@ -74,7 +75,8 @@ class Broker:
         self.metrics = Metrics()
         self.make_dispatch: Callable[[Broker], Dispatch] = Dispatch
         self._catalog: Catalog | None = None
-        self._admission = Admission(config.max_connections, config.max_connections_per_ip)
+        self._admission = Admission()
+        self._limit_connections()
         self.servers: list[Server] = []
         self.endpoints: dict[str, Endpoint] = {}  # where clients are told to connect, by the listener they use
         self._background: Background | None = None
@@ -124,10 +126,16 @@ class Broker:
     def _settings_changed(self) -> None:
         """Tell those who were told once; who asks each time has nothing to learn."""
         config = self.settings.config
-        self._admission.max_connections = config.max_connections
-        self._admission.max_connections_per_ip = config.max_connections_per_ip
+        self._limit_connections()
         self._housekeeping.compaction_interval_ms = config.log_cleaner_backoff_ms
         self._housekeeping.producer_expiration_ms = config.producer_id_expiration_ms
+
+    def _limit_connections(self) -> None:
+        config, admission = self.settings.config, self._admission
+        admission.max_connections = config.max_connections
+        admission.max_connections_per_ip = config.max_connections_per_ip
+        overrides = config.max_connections_per_ip_overrides
+        admission.limits_by_address = parse_address_limits("max.connections.per.ip.overrides", overrides)
 
     def _listen(self, listener: str, endpoint: Endpoint, handle: Handle) -> Server:
         config = self.settings.config

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ottla.broker.address_limits import AddressLimits
 from ottla.config import Check, Definition, Kind, ListOf, OneOf, Synonym, Value, at_least, definitions_of, setting
 from ottla.log.topic_config import TOPIC_SETTINGS
 
@@ -154,6 +155,13 @@ class BrokerConfig:
         MOST_INT,
         "How many connections there may be from one address.",
         check=at_least(0),
+    )
+    max_connections_per_ip_overrides: str = own(
+        "max.connections.per.ip.overrides",
+        Kind.STRING,
+        "",
+        "Other limits of connections for single addresses. Names of hosts are not looked up.",
+        check=AddressLimits(),
     )
     connections_max_idle_ms: int = own(
         "connections.max.idle.ms",

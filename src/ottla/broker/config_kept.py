@@ -24,7 +24,6 @@ _ROWS: tuple[Row, ...] = (
     ("connections.max.reauth.ms", Kind.LONG, 0, "How long a login lasts; 0: as long as its connection."),
     ("inter.broker.listener.name", Kind.STRING, None, "The listener that brokers use among each other."),
     ("max.connection.creation.rate", Kind.INT, MOST_INT, "How many connections a second are taken in.", at_least(0)),
-    ("max.connections.per.ip.overrides", Kind.STRING, "", "Other limits of connections for single addresses."),
     ("principal.builder.class", Kind.CLASS, None, "What makes a principal of a connection."),
     ("security.inter.broker.protocol", Kind.STRING, "PLAINTEXT", "The protocol that brokers use among each other."),
     ("socket.connection.setup.timeout.max.ms", Kind.LONG, 30_000, "The longest wait for a connection to be made."),

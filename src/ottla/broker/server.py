@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ottla.broker.connection import Connection, Limits
 from ottla.broker.events import Events
@@ -24,6 +24,7 @@ class Admission:
     def __init__(self, max_connections: int = NO_LIMIT, max_connections_per_ip: int = NO_LIMIT) -> None:
         self.max_connections = max_connections
         self.max_connections_per_ip = max_connections_per_ip
+        self.limits_by_address: Mapping[str, int] = {}  # where others hold
         self._by_address: Counter[str] = Counter()
         self._count = 0
 
@@ -31,8 +32,9 @@ class Admission:
         """Count one more; or why it may not be."""
         if self._count >= self.max_connections:
             return f"there are {self.max_connections} already"
-        if self._by_address[address] >= self.max_connections_per_ip:
-            return f"there are {self.max_connections_per_ip} from there already"
+        limit = self.limits_by_address.get(address, self.max_connections_per_ip)
+        if self._by_address[address] >= limit:
+            return f"there are {limit} from there already"
         self._count += 1
         self._by_address[address] += 1
         return None

@@ -244,6 +244,12 @@ BROKER_CHANGES: dict[str, tuple[str, list[tuple[str, int, str | None]]]] = {
     "a value that is none": ("1", [("message.max.bytes", SET, "x")]),
     "a value below its least": ("1", [("message.max.bytes", SET, "-1")]),
     "delete what is not set": ("1", [("message.max.bytes", DELETE, None)]),
+    "limits of addresses": ("1", [("max.connections.per.ip.overrides", SET, "127.0.0.9:3,localhost:2147483647")]),
+    "limits of no addresses": ("1", [("max.connections.per.ip.overrides", SET, "")]),
+    "a limit of an address that is no number": ("1", [("max.connections.per.ip.overrides", SET, "127.0.0.9:x")]),
+    "a limit of an address below zero": ("1", [("max.connections.per.ip.overrides", SET, "127.0.0.9:-1")]),
+    "an address without a limit": ("1", [("max.connections.per.ip.overrides", SET, "127.0.0.9")]),
+    "a limit of a host that nobody knows": ("1", [("max.connections.per.ip.overrides", SET, "no.such.host.invalid:3")]),
 }
 
 
