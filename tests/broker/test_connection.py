@@ -386,3 +386,13 @@ def test_who_waits_for_a_client_is_told_that_it_left(server: Server) -> None:
     server.client.close()
     server.turn()
     assert told == ["left"]
+
+
+def test_who_sends_little_may_send_the_next_soon(server: Server) -> None:
+    expected: list[bool] = []
+    server.loop.system.expect_soon = lambda: expected.append(True)  # type: ignore[method-assign]
+    server.send(framed(b"one"))
+    assert expected == [True]
+    server.send(framed(bytes(10_000)))
+    server.send(framed(b"half")[:-1])
+    assert expected == [True]

@@ -22,6 +22,7 @@ from ottla.wire.parts import BUFFERS, Part
 _SIZE = struct.Struct(">i")
 MOST_PARTS = 64  # of one vectored write
 SENDFILE_BYTES = 1 << 20
+SMALL_BYTES = 4096  # who sends no more at once may wait for the answer before it sends the next
 READ_BYTES = 1 << 14  # a range of a file that is no longer goes out faster together with what stands around it
 FIRST_KEPT_BYTES = 1 << 16  # the room for a large frame before more of it has come
 
@@ -125,6 +126,8 @@ class Connection:
                 self._receive()
             else:
                 self._expects_large = False
+                if count < SMALL_BYTES and self._kept is None:
+                    self._loop.system.expect_soon()
         else:
             self._kept_bytes += count
             if self._kept_bytes == self._kept_needed:

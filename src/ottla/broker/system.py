@@ -18,6 +18,8 @@ from typing import Any, Protocol
 READ = select.EPOLLIN
 WRITE = select.EPOLLOUT
 
+FEW_WAITS = 16  # that were short: then the next may be
+
 Buffer = bytes | bytearray | memoryview
 ReadyCallback = Callable[[int], None]
 Finished = Callable[[Exception | None], None]
@@ -75,6 +77,9 @@ class System(Protocol):
     def wait(self, seconds: float) -> list[tuple[ReadyCallback, int]]:
         """Wait until something is ready, somebody calls `wake`, or the time is over; whom to call with which events."""
 
+    def expect_soon(self) -> None:
+        """What the next `wait` waits for may come within microseconds."""
+
     def wake(self) -> None: ...
 
     def run_blocking(self, job: Callable[[], None], finished: Finished) -> None:
@@ -88,7 +93,11 @@ class System(Protocol):
 
 
 class LinuxSystem:
-    def __init__(self) -> None:
+    def __init__(self, awake_seconds: float = 0.0) -> None:
+        """`awake_seconds`: for how long a wait may stay awake for what is expected soon."""
+        self._awake_seconds = awake_seconds
+        self._expects_soon = False
+        self._short_waits = 0  # for what was expected soon, one after the other
         self._epoll = select.epoll()
         self._callbacks: dict[int, ReadyCallback] = {}
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -127,11 +136,36 @@ class LinuxSystem:
 
     def wait(self, seconds: float) -> list[tuple[ReadyCallback, int]]:
         callbacks = self._callbacks
+        found = self._poll_awake(seconds) if self._expects_soon else self._epoll.poll(seconds)
         return [
             # What failed or hung up is both: whoever tries will learn of it.
             (callbacks[number], events if events in (READ, WRITE) else READ | WRITE)
-            for number, events in self._epoll.poll(seconds)
+            for number, events in found
         ]
+
+    def expect_soon(self) -> None:
+        self._expects_soon = self._awake_seconds > 0.0
+
+    def _poll_awake(self, seconds: float) -> list[tuple[int, int]]:
+        """Stay awake for a moment, if sleep has been short each time: waking up takes longer than a request.
+
+        Whoever else wants the core gets it.
+        """
+        self._expects_soon = False
+        poll, clock = self._epoll.poll, time.monotonic
+        if seconds <= 0.0:
+            return poll(0)
+        started = clock()
+        if self._short_waits >= FEW_WAITS:
+            while not (found := poll(0)):
+                if clock() - started > min(self._awake_seconds, seconds):
+                    self._short_waits = 0
+                    return poll(seconds)
+                os.sched_yield()
+            return found
+        found = poll(seconds)
+        self._short_waits = self._short_waits + 1 if clock() - started < 2 * self._awake_seconds else 0
+        return found
 
     # Threads
 

@@ -20,6 +20,7 @@ from ottla.cli.parser import Parser
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
+AWAKE_SECONDS = 100e-6  # that a wait may take before the broker goes to sleep
 YOUNG_OBJECTS = 20_000  # after which the collector looks at them
 DEFAULT_DATA = "ottla-data"
 DATA_HELP = f"where the data lies (default: the setting log.dirs, else ./{DEFAULT_DATA})"
@@ -73,6 +74,7 @@ def _serve(options: argparse.Namespace, given: dict[str, str]) -> int:
     from ottla.broker.broker import Broker
     from ottla.broker.config_layers import BrokerSettings
     from ottla.broker.loop import Loop
+    from ottla.broker.system import LinuxSystem
     from ottla.config import ConfigError
     from ottla.log.files import DiskFiles
 
@@ -82,7 +84,7 @@ def _serve(options: argparse.Namespace, given: dict[str, str]) -> int:
         raise UsageError(str(error)) from None
     folder = _only_folder(settings.config.log_dirs or settings.config.log_dir)
     _allow_many_files()
-    loop = Loop()
+    loop = Loop(LinuxSystem(awake_seconds=AWAKE_SECONDS))
     broker = Broker(loop, DiskFiles(), folder, settings, syncs=options.durability == "fsync")
     try:
         _start(broker, folder)

@@ -159,6 +159,9 @@ class SimulatedSystem:
     def _can_go_on(self) -> bool:
         return bool(self._is_woken or self._jobs or self._ready())
 
+    def expect_soon(self) -> None:
+        """Nothing takes long here."""
+
     # Sockets
 
     def listen(self, host: str, port: int, backlog: int) -> SimulatedListener:
