@@ -1,8 +1,8 @@
 """Where the CPU of producing in bulk goes: the broker's, and what its parts cost when nothing else is done.
 
 The same batches, made beforehand, go from a bare socket to a broker and to a loop that only receives, checks and writes
-them, in turns. What the loop does not do is the rest: the interpreter, waiting for readiness, answers, and bringing the
-file to the disk in the background. Seconds are of CPU and per GB of values.
+them, in turns. The loop is in Python, too, and waits where it receives: what the broker takes beyond it is what being a
+broker costs, and less than what the interpreter takes. Seconds are of CPU and per GB of values.
 """
 
 import multiprocessing
@@ -161,7 +161,7 @@ def run(quick: bool) -> list[Result]:
             for _ in range(rounds):
                 whole = broker_seconds(server, batch, requests)
                 parts = bare_seconds(batch, requests, Path(folder))
-                for name, seconds in {"": whole, **parts, "the rest": whole - sum(parts.values())}.items():
+                for name, seconds in {"": whole, **parts, "beyond these": whole - sum(parts.values())}.items():
                     samples[name].append(seconds / case.gigabytes(requests))
             for name, taken in samples.items():
                 label = f"{case.name}: {name}" if name else f"producing {case.name}"
