@@ -136,10 +136,10 @@ class ScriptedBrokerThread:
         self._thread = LoopThread()
 
     def __enter__(self) -> ScriptedBroker:
-        return self._thread.run(self._broker.__aenter__())
+        return self._thread.run(self._broker.__aenter__)
 
     def __exit__(self, *_: object) -> None:
-        self._thread.run(self._broker.__aexit__())
+        self._thread.run(self._broker.__aexit__)
         self._thread.close()
 
 

@@ -38,7 +38,7 @@ class Face(Generic[Core]):
 
     def __enter__(self) -> Self:
         try:
-            self._thread.run(self._core.__aenter__())
+            self._thread.run(self._core.__aenter__)
         except BaseException:
             self.close()
             raise
@@ -55,7 +55,7 @@ class Face(Generic[Core]):
         """May be called again."""
         if not self._thread.is_closed:
             try:
-                self._thread.run(self._core.close())
+                self._thread.run(self._core.close)
             finally:
                 self._thread.close()
 
@@ -69,7 +69,7 @@ class Blocking(Generic[P, T]):
 
     def __get__(self, face: _HasCore, _: object = None) -> Callable[P, T]:
         def call(*arguments: P.args, **options: P.kwargs) -> T:
-            return face._thread.run(self._method(face._core, *arguments, **options))
+            return face._thread.run(self._method, face._core, *arguments, **options)
 
         return call
 
@@ -134,13 +134,13 @@ class Transaction:
         self._thread = thread
 
     def __enter__(self) -> Self:
-        self._thread.run(self._core.__aenter__())
+        self._thread.run(self._core.__aenter__)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._thread.run(self._core.__aexit__(kind, error, trace))
+        self._thread.run(self._core.__aexit__, kind, error, trace)
 
     send_offsets = Blocking(transaction.Transaction.send_offsets)
 

@@ -55,7 +55,7 @@ class Consumer(Face[consumer.Consumer]):
         try:
             for told, partitions in consumer.told_of(self._listeners, Change(revoked=self.assignment)):
                 told(partitions)
-            self._thread.run(self._core.end(is_processed=is_processed))
+            self._thread.run(self._core.end, is_processed=is_processed)
         finally:
             self._thread.close()
 
@@ -116,7 +116,7 @@ class Consumer(Face[consumer.Consumer]):
 
     def _advance(self, wait_ms: int | None) -> Iterable[Held]:
         while True:
-            step = self._thread.run(self._core.next(wait_ms))
+            step = self._thread.run(self._core.next, wait_ms)
             if not isinstance(step, Change):
                 return step
             for told, partitions in consumer.told_of(self._listeners, step):
@@ -133,7 +133,7 @@ class Consumer(Face[consumer.Consumer]):
         it, the dead letters and the offsets of each batch are one transaction.
         """
         recovery = self._core.recovery(options)
-        self._thread.run(recovery.__aenter__())
+        self._thread.run(recovery.__aenter__)
         try:
             if self._core.delivery != "exactly-once":
                 for message in self:
@@ -149,7 +149,7 @@ class Consumer(Face[consumer.Consumer]):
                     logger.warning("%s", error)
                     self.rewind()
         finally:
-            self._thread.run(recovery.__aexit__(None, None, None))
+            self._thread.run(recovery.__aexit__, None, None, None)
 
     def _handle(self, handler: Callable[[Message], Any], message: Message, recovery: Recovery) -> None:
         attempt = 0
@@ -159,6 +159,6 @@ class Consumer(Face[consumer.Consumer]):
                     handler(message)
                 except Exception as error:
                     attempt += 1
-                    if self._thread.run(recovery.shall_try_again(message, error, attempt)):
+                    if self._thread.run(recovery.shall_try_again, message, error, attempt):
                         continue
                 return

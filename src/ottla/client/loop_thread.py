@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from concurrent.futures import CancelledError, Future
+from functools import partial
+from typing import Any, Generic, ParamSpec, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -22,16 +25,20 @@ class LoopThread:
     def is_closed(self) -> bool:
         return self._loop.is_closed()
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of `work`. Whoever is interrupted while waiting takes it back."""
+    def run(self, work: Callable[P, Coroutine[Any, Any, T]], *arguments: P.args, **options: P.kwargs) -> T:
+        """The result of calling `work` in the thread. Whoever is interrupted while waiting takes it back.
+
+        The coroutine is made in the thread: an interrupt, which comes at any moment, finds none that nobody awaits.
+        """
         if self.is_closed:
-            work.close()
             raise RuntimeError("this client is closed")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        call = _Call(partial(work, *arguments, **options))
         try:
-            return future.result()
+            self._loop.call_soon_threadsafe(call.begin)
+            return call.result.result()
         except BaseException:
-            future.cancel()
+            if not call.result.done():
+                self.call(call.take_back)
             raise
 
     def call(self, function: Callable[..., object], *arguments: object) -> None:
@@ -42,10 +49,36 @@ class LoopThread:
     def close(self) -> None:
         if self.is_closed:
             return
-        self.run(_cancel_others())
+        self.run(_cancel_others)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+class _Call(Generic[T]):
+    """One coroutine on its way through the thread."""
+
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self._work = work
+        self._task: asyncio.Task[T] | None = None
+        self.result: Future[T] = Future()
+
+    def begin(self) -> None:
+        if self.result.set_running_or_notify_cancel():
+            self._task = asyncio.ensure_future(self._work())
+            self._task.add_done_callback(self._done)
+
+    def take_back(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _done(self, task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            self.result.set_exception(CancelledError())
+        elif (error := task.exception()) is not None:
+            self.result.set_exception(error)
+        else:
+            self.result.set_result(task.result())
 
 
 async def _cancel_others() -> None:
