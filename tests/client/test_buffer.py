@@ -4,6 +4,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -97,6 +98,31 @@ class Racing(dict[str, Chunk]):
             if self.is_settled:
                 chunk.settle(range(chunk.count))
         return chunk
+
+
+class ClosedBehind(list[Any]):
+    """Of a chunk that is closed as soon as the next record is in it."""
+
+    def __init__(self, buffer: Buffer, records: list[Any]) -> None:
+        super().__init__(records)
+        self._buffer = buffer
+
+    def append(self, record: Any) -> None:
+        super().append(record)
+        self._buffer.close_all()
+
+
+@pytest.mark.parametrize("key", [None, b"key"])
+def test_what_a_chunk_took_of_the_buffer_it_gives_back_whenever_it_is_closed(key: bytes | None) -> None:
+    buffer = Buffer(1 << 20, 1 << 20)
+    sends = Sends(buffer)
+    chunk, _ = sends.send("t", b"first")
+    chunk.records = ClosedBehind(buffer, chunk.records)
+    assert sends.send("t", b"second", key=key) == (chunk, 1)
+    [chunk] = drain(buffer)
+    assert buffer.used_bytes == chunk.size_bytes > len(b"firstsecond")
+    buffer.release(chunk.size_bytes)
+    assert buffer.used_bytes == 0
 
 
 @pytest.mark.parametrize("is_settled", [False, True])

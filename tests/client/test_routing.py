@@ -26,7 +26,7 @@ def route(router: Router, known: Topic, *records: NewRecord) -> list[int]:
         chunk.keys = [record.key for record in records]
     if any(record.partition is not None for record in records):
         chunk.partitions = [record.partition for record in records]
-    chunk.size_bytes = 100 * len(records)
+    chunk.filled_bytes = 100 * len(records)
     chunk.close()
     spread = router.spread(known, chunk)
     found = {index: partition for partition, indexes in spread.items() for index in indexes}

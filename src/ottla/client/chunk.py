@@ -76,9 +76,9 @@ class Chunk:
     """
 
     __slots__ = (
-        "callbacks", "count", "ends", "error", "has_more", "headers", "is_closed", "is_observed", "keys",
-        "limit_bytes", "lock", "opened_at", "owner", "partitions", "pieces", "records", "size_bytes", "stamps_each",
-        "timestamp_ms", "timestamps", "topic", "undecided", "values", "waiters", "when_done",
+        "callbacks", "count", "ends", "error", "filled_bytes", "has_more", "headers", "is_closed", "is_observed",
+        "keys", "limit_bytes", "lock", "opened_at", "owner", "partitions", "pieces", "records", "size_bytes",
+        "stamps_each", "timestamp_ms", "timestamps", "topic", "undecided", "values", "waiters", "when_done",
     )  # fmt: skip
 
     def __init__(self, topic: str, lock: threading.Lock, opened_at: float) -> None:
@@ -101,6 +101,9 @@ class Chunk:
         self.timestamps: list[int] | None = None
         self.timestamp_ms = 0
         self.size_bytes = 0
+        """How large it is, about, once it is closed: what it takes of the buffer, and gives back."""
+        self.filled_bytes = 0
+        """Counted before each record, so that no record of a closed chunk is left out."""
         self.ends: array[int] | None = None
         """How large the records are, about, from the first to each of them; None until it is known."""
         self.count = 0
@@ -117,6 +120,7 @@ class Chunk:
         """No more records come. Under the lock."""
         self.is_closed = True
         self.count = self.undecided = len(self.records) or len(self.values)
+        self.size_bytes = self.filled_bytes
 
     def unpack(self) -> None:
         """Records become columns, once. The list of records stays: its filler may still be about to look at it."""

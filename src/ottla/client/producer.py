@@ -219,7 +219,7 @@ class Producer(Sending):
         else:
             _fill(chunk, records if isinstance(records, list) else list(records))
         if chunk.values:
-            chunk.size_bytes = chunk.weigh()[-1]
+            chunk.filled_bytes = chunk.weigh()[-1]
         return chunk
 
 

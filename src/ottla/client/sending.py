@@ -38,20 +38,20 @@ class Sending:
             key is None and timestamp_ms is None and partition is None and on_delivery is None and not headers
             and not chunk.stamps_each
         ):  # fmt: skip
-            size_bytes = RECORD_OVERHEAD_BYTES + len(value or b"")
+            chunk.filled_bytes += RECORD_OVERHEAD_BYTES + len(value or b"")
             records.append(value)
         else:
             key, timestamp_ms, size_bytes = _look_at(chunk, value, key, headers, timestamp_ms)
             chunk.has_more = True
             chunk.is_observed = chunk.is_observed or on_delivery is not None
+            chunk.filled_bytes += size_bytes
             records.append((value, key, headers, partition, timestamp_ms, on_delivery))
         if chunk.is_closed and not _came_in(chunk, index):
             return self.send(
                 topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms,
                 on_delivery=on_delivery,
             )  # fmt: skip
-        chunk.size_bytes = size_bytes = chunk.size_bytes + size_bytes
-        if size_bytes >= chunk.limit_bytes:
+        if chunk.filled_bytes >= chunk.limit_bytes:
             self._buffer.close(chunk)
         return Sent((chunk, index))
 
