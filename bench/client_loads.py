@@ -19,7 +19,7 @@ from typing import Any
 
 BATCH_RECORDS = 10_000
 CONSUME_AT_ONCE = 5_000
-FETCH_BYTES = 2 << 20  # of one partition, for all: none of them is faster with more
+FETCH_BYTES = 2 << 20  # of one partition, for all
 WAIT_SECONDS = 60
 DIFFERENT_VALUES = 1_000
 
