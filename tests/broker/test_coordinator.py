@@ -87,12 +87,16 @@ class Counter:
 class Counting:
     """A broker without network, a coordinator of counts, and the answers it gave."""
 
-    def __init__(self, folder: Path, *, syncs: bool = False) -> None:
+    def __init__(self, folder: Path, *, syncs: bool = False, linger_ms: int = 0) -> None:
         self.loop = Loop()
         self.broker = Broker(self.loop, DiskFiles(), str(folder), syncs=syncs)
         self.broker.open()
         self.coordinator = Coordinator(
-            self.broker, TOPIC, lambda _partition: Counter(), lambda: coordinator_topic(TOPIC, 3, 1)
+            self.broker,
+            TOPIC,
+            lambda _partition: Counter(),
+            lambda: coordinator_topic(TOPIC, 3, 1),
+            linger_ms=lambda: linger_ms,
         )
         self.coordinator.start()
         self.answers: list[Any] = []
@@ -186,6 +190,22 @@ def test_the_operations_of_a_round_are_one_batch_in_the_log(counting: Counting) 
     assert log.end_offset == log.high_watermark == 3
     assert batches(counting.partition("a")) == [(1, -1), (2, -1)]
     assert [answer.throttle_time_ms for answer in counting.answers] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("linger_ms", [-1, 0, 5])
+def test_what_is_gathered_is_written_in_time(tmp_path: Path, linger_ms: int) -> None:
+    counting = Counting(tmp_path, linger_ms=linger_ms)
+    try:
+        counting.submit_count("a")
+        counting.submit_count("a")
+        if linger_ms > 0:
+            counting.end_round()
+            assert counting.answers == []
+        while len(counting.answers) < 2:
+            counting.loop.run_once()
+        assert batches(counting.partition("a")) == [(2, -1)]
+    finally:
+        counting.stop()
 
 
 def test_who_sees_what_is_not_written_yet_waits_for_it(counting: Counting) -> None:

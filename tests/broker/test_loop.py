@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -43,6 +44,44 @@ def test_jobs_can_be_waited_for(loop: Loop, count: int) -> None:
     loop.finish_jobs()
     assert ran == list(range(count))
     assert done == []  # that is for the loop to tell, when it comes round
+
+
+def test_what_is_for_an_idle_moment_waits_for_those_who_come_together(loop: Loop) -> None:
+    done: list[str] = []
+    pairs = [socket.socketpair() for _ in range(3)]
+
+    def read(reading: socket.socket, _events: int) -> None:
+        if reading.recv(1) == b"z":
+            loop.forget(reading)
+        done.append("ready")
+        if done == ["ready"]:
+            loop.call_when_idle(lambda: done.append("idle"), 60)
+
+    for (reading, writing), data in zip(pairs, (b"z", b"az", b"abz"), strict=True):
+        writing.send(data)
+        loop.watch(reading, READ, partial(read, reading))
+    for _ in range(3):  # in the third only one is ready, and nobody else is to be waited for
+        assert "idle" not in done
+        loop.run_once()
+    assert done == ["ready"] * 6 + ["idle"]
+    for pair in pairs:
+        for end in pair:
+            end.close()
+
+
+def test_what_is_for_an_idle_moment_does_not_wait_for_ever(loop: Loop) -> None:
+    done: list[str] = []
+    pairs = [socket.socketpair() for _ in range(2)]
+    for reading, writing in pairs:
+        writing.send(b"z")
+        loop.watch(reading, READ, lambda _events: done.append("ready"))  # and stays so
+    loop.call_when_idle(lambda: done.append("idle"), 0.01)
+    while "idle" not in done:
+        loop.run_once()
+    assert done.count("ready") > 2
+    for pair in pairs:
+        for end in pair:
+            end.close()
 
 
 def test_a_cancelled_timer_does_not_fire(loop: Loop) -> None:

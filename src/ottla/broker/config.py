@@ -258,6 +258,13 @@ class BrokerConfig:
         "How often old offsets are looked for.",
         check=at_least(1),
     )
+    group_coordinator_append_linger_ms: int = own(
+        "group.coordinator.append.linger.ms",
+        Kind.INT,
+        -1,
+        "How long the coordinator gathers writes; -1: as long as others are heard.",
+        check=at_least(-1),
+    )
     group_initial_rebalance_delay_ms: int = own(
         "group.initial.rebalance.delay.ms",
         Kind.INT,

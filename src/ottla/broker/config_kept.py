@@ -89,7 +89,6 @@ _ROWS: tuple[Row, ...] = (
     ("replica.socket.receive.buffer.bytes", Kind.INT, 65_536, "The receive buffer of a follower's socket."),
     ("replica.socket.timeout.ms", Kind.INT, 30_000, "How long a follower waits for an answer."),
     # Groups and their offsets
-    ("group.coordinator.append.linger.ms", Kind.INT, -1, "How long the coordinator gathers writes.", at_least(-1)),
     ("group.coordinator.background.threads", Kind.INT, 2, "Threads for the coordinator's slow work.", at_least(1)),
     ("group.coordinator.cached.buffer.max.bytes", Kind.INT, 1_048_588, "The largest buffer that is kept."),
     ("group.coordinator.threads", Kind.INT, 4, "Threads of the coordinator.", at_least(1)),

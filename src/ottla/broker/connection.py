@@ -169,7 +169,7 @@ class Connection:
         if self.is_open:
             if position < end:
                 self._keep(data[position:])
-            if slots or self._kept is not None:
+            if self._kept is not None or (slots and (slots[0].parts is not None or self._is_full())):
                 self._send_answers()
 
     def _keep(self, rest: memoryview) -> None:

@@ -3,8 +3,8 @@
 A machine is made when its partition is first needed, or at the start of the broker if there is something in its log.
 Its log is replayed in slices between requests; until that is done, who asks is told to come again.
 
-What a machine writes in one round of the loop becomes one batch, and the answers follow that. Records of a transaction
-make a batch of their own, and come behind what was written before them, as does the marker that ends it.
+What a machine writes while others are still being heard becomes one batch, and the answers follow that. Records of a
+transaction make a batch of their own, and come behind what was written before them, as does the marker that ends it.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ events = Events("ottla.broker")
 M = TypeVar("M", bound=Machine)
 Encoded = list[tuple[bytes, bytes | None]]  # keys and values of records
 LOADED_AT_ONCE_BYTES = 1 << 20
+MOST_GATHERING_SECONDS = 0.005
 MOST_RECORD_OVERHEAD = 32  # what a record takes in a batch besides its key and value
 RELOADED_AFTER_SECONDS = 0.1
 LOADED_AGAIN_AFTER_SECONDS = 5.0  # where a log could not be read
@@ -50,7 +51,7 @@ class Shard(Generic[M]):
         self.machine = coordinator.make_machine(partition)
         self.is_loaded = False
         self._timers: dict[Hashable, tuple[float, Timer]] = {}  # when each is due, and what looks after it
-        self._gathered: list[Operation] = []  # in this round, to be written together
+        self._gathered: list[Operation] = []  # to be written together
         self._gathered_records: Encoded = []
         self._gathered_bytes = 0
         self._uncommitted: deque[tuple[int, list[Operation]]] = deque()
@@ -125,7 +126,7 @@ class Shard(Generic[M]):
     def run(self, event: Callable[[Operation], None], producer: tuple[int, int] = NO_PRODUCER) -> bool:
         """Let the machine deal with one event; whether that went well so far.
 
-        What is written may still fail at the end of the loop's round. Then those who were to be answered are refused.
+        What is gathered may still fail when it is written. Then those who were to be answered are refused.
         """
         most_bytes = self.partition.log.config.max_message_bytes
         operation = Operation(self.machine, self._broker.clock_ms(), producer, most_bytes)
@@ -149,14 +150,14 @@ class Shard(Generic[M]):
         return self._write([operation], encoded)
 
     def _gather(self, operation: Operation, encoded: Encoded) -> bool:
-        """Keep it for the end of the round. Without records, too, for it may have seen what is not written yet."""
+        """Keep it until all is written. Without records, too, for it may have seen what is not written yet."""
         size = sum([len(key) + len(value or b"") + MOST_RECORD_OVERHEAD for key, value in encoded])
         has_room = HEADER_SIZE + self._gathered_bytes + size <= operation.most_bytes
         if encoded and not has_room and not self.write_gathered():
             self._start_over([operation], ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return False
         if not self._gathered:
-            self._broker.loop.call_soon(self._end_round)
+            self._coordinator.call_to_write(self._end_gathering)
         self._gathered.append(operation)
         self._gathered_records += encoded
         self._gathered_bytes += size
@@ -166,11 +167,11 @@ class Shard(Generic[M]):
         encode_key, encode_value = self.machine.record_types.encode_key, self.machine.record_types.encode_value
         return [(encode_key(key), encode_value(value, version)) for key, value, version in operation.records]
 
-    def _end_round(self) -> None:
+    def _end_gathering(self) -> None:
         self.write_gathered()
 
     def write_gathered(self) -> bool:
-        """Write what was gathered in this round, and answer when that is committed; whether it went well."""
+        """Write what was gathered so far, and answer when that is committed; whether it went well."""
         if not self._gathered:
             return True
         operations, self._gathered = self._gathered, []
@@ -303,13 +304,19 @@ class Coordinator(Generic[M]):
         make_machine: Callable[[Partition], M],
         settings: Callable[[], CreatableTopic],
         send_markers: Callable[[Shard[M], Markers], None] | None = None,
+        linger_ms: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`settings`: how the topic is to be made when it is first needed."""
+        """`settings`: how the topic is to be made when it is first needed.
+
+        `linger_ms`: for how long a machine gathers what it writes. 0: for a round of the loop; -1: until nobody else
+        asks for anything, for a few milliseconds at the most.
+        """
         self.broker = broker
         self.topic = topic
         self.make_machine = make_machine
         self._settings = settings
         self._send_markers = send_markers
+        self._linger_ms = linger_ms
         self._shards: dict[int, Shard[M]] = {}
         broker.topics.watch(self._drop_deleted)
 
@@ -353,6 +360,16 @@ class Coordinator(Generic[M]):
         # A failure refuses who was to be answered; if this one was not among them yet, it is refused here.
         if not shard.run(lambda operation: event(machine, operation), producer):
             reply.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def call_to_write(self, write: Callable[[], None]) -> None:
+        """Call when what a machine gathers is to be written."""
+        linger_ms, loop = self._linger_ms(), self.broker.loop
+        if linger_ms < 0:
+            loop.call_when_idle(write, MOST_GATHERING_SECONDS)
+        elif linger_ms == 0:
+            loop.call_soon(write)
+        else:
+            loop.call_later(linger_ms / 1000, write)
 
     def shard_of(self, partition_index: int) -> Shard[M] | None:
         """The machine of a partition, if there is one at the moment."""

@@ -24,7 +24,13 @@ if TYPE_CHECKING:
 
 class Groups(Coordinator[GroupMachine]):
     def __init__(self, broker: Broker) -> None:
-        super().__init__(broker, OFFSETS_TOPIC, self._make_machine, self._topic)
+        super().__init__(
+            broker,
+            OFFSETS_TOPIC,
+            self._make_machine,
+            self._topic,
+            linger_ms=lambda: broker.settings.config.group_coordinator_append_linger_ms,
+        )
         self._config: BrokerConfig | None = None
         self._group_settings = GroupSettings()
         self._changed_topics: set[str] = set()

@@ -53,6 +53,8 @@ class Loop:
         self._cancelled = 0  # of those
         self._soon: deque[Callback] = deque()
         self._last: deque[Callback] = deque()
+        self._idle: deque[Callback] = deque()
+        self._idle_due = 0.0  # for the first of them
         self._posted: deque[Callback] = deque()
         self._is_stopping = False
         self._background: Callable[[], bool] | None = None
@@ -78,6 +80,12 @@ class Loop:
     def call_soon(self, callback: Callback) -> None:
         """Call when the events at hand have been dealt with."""
         self._soon.append(callback)
+
+    def call_when_idle(self, callback: Callback, within_seconds: float) -> None:
+        """Call when nothing else is ready, so that it serves all who come together; at the latest in so long."""
+        if not self._idle:
+            self._idle_due = self.now() + within_seconds
+        self._idle.append(callback)
 
     def call_last(self, callback: Callback) -> None:
         """Call at the end of the round at hand, when all that goes with it has been done."""
@@ -121,8 +129,9 @@ class Loop:
             self.run_once()
 
     def run_once(self) -> None:
-        """One round: what is ready, asked for soon, due, or left for its end; and a step in the background."""
-        for callback, ready in self.system.wait(self._wait_seconds()):
+        """One round: what is ready, asked for soon, due, for an idle moment, or for its end; and a background step."""
+        found = self.system.wait(self._wait_seconds())
+        for callback, ready in found:
             self._call(callback, ready)
         soon, posted = self._soon, self._posted
         while posted:
@@ -130,6 +139,9 @@ class Loop:
         for _ in range(len(soon)):
             self._call(soon.popleft())
         self._fire_timers()
+        if self._idle and (len(found) <= 1 or self.now() >= self._idle_due):  # one alone brings no more
+            for _ in range(len(self._idle)):
+                self._call(self._idle.popleft())
         last = self._last
         while last:
             self._call(last.popleft())
@@ -147,7 +159,7 @@ class Loop:
 
     def is_busy(self) -> bool:
         """Whether there is something to do before anything else happens."""
-        return bool(self._soon or self._posted or self._last or self._background is not None)
+        return bool(self._soon or self._posted or self._idle or self._last or self._background is not None)
 
     def _wait_seconds(self) -> float:
         if self.is_busy():

@@ -151,10 +151,10 @@ class LinuxSystem:
 
         Whoever else wants the core gets it.
         """
-        self._expects_soon = False
         poll, clock = self._epoll.poll, time.monotonic
         if seconds <= 0.0:
             return poll(0)
+        self._expects_soon = False
         started = clock()
         if self._short_waits >= FEW_WAITS:
             while not (found := poll(0)):
