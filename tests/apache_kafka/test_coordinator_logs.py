@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -335,8 +334,7 @@ def make_topics(folder: Path, topics: dict[str, bytes], monkeypatch: pytest.Monk
     with monkeypatch.context() as patched:
         broker = LocalBroker(str(folder), settings=QUICK_SETTINGS | SETTINGS)
         for name, topic_id in topics.items():
-            given = uuid.UUID(bytes=topic_id)
-            patched.setattr(catalog, "uuid", SimpleNamespace(uuid4=lambda given=given: given))
+            patched.setattr(catalog, "new_uuid", lambda topic_id=topic_id: topic_id)
             broker.topic(name, partitions=2 if name == "source" else 1)
         broker.abandon()
 
