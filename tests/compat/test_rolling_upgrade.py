@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from ottla.client import Admin
 from tests.compat.group_consumers import Membership
 from tests.compat.killable import KillableBroker
 from tests.compat.member import Join, Member, delivered_once, settled
@@ -25,6 +26,23 @@ def work(members: Sequence[Member], everybody: Sequence[Member], filled: Numbere
         member.commit()
 
 
+def at_rest(members: Sequence[Member], membership: Membership, topic: str) -> None:
+    """Returns when the members have what the group says they have, and nothing is about to change.
+
+    A group of both protocols may look settled to its members and go on: they come to their shares one by one.
+    """
+    with Admin(membership.bootstrap) as admin:
+
+        def is_at_rest() -> bool:
+            [group] = admin.describe_groups([membership.group])
+            shares = [{partition for _, partition in member.assignment} for member in group.members]
+            owned = [member.owners_of(topic) for member in members]
+            return group.state == "Stable" and sorted(map(sorted, shares)) == sorted(map(sorted, owned))
+
+        settled(members, topic, PARTITIONS)
+        eventually(is_at_rest, lambda: admin.describe_groups([membership.group]))
+
+
 # Not librdkafka's cooperative-sticky: it puts data of its own into assignments, and neither Apache Kafka nor Ottla
 # upgrades a group that would lose such data.
 @pytest.mark.parametrize(
@@ -37,13 +55,13 @@ def test_every_record_is_read_once_while_members_are_replaced(
     consumer = replace(membership, protocol="consumer")
     members = [join(library, classic), join(library, classic)]
     everybody = list(members)
-    settled(members, filled.name, PARTITIONS)
+    at_rest(members, membership, filled.name)
     work(members, everybody, filled)
     for make, kind in [(NEW, consumer), (NEW, consumer), (library, classic), (library, classic)]:
         members.pop(0).leave()
         members.append(join(make, kind))
         everybody.append(members[-1])
-        settled(members, filled.name, PARTITIONS)
+        at_rest(members, membership, filled.name)
         work(members, everybody, filled)
 
 
