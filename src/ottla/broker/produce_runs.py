@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ottla.log.errors import LogError
-from ottla.records.batch import BatchHeader
+from ottla.records.batch import ATTRIBUTES_AT, HEADER_SIZE, PRODUCER_ID_AT, BatchHeader
 from ottla.records.validate import InvalidRecords, ProduceSettings, plain_batch
 from ottla.wire.apis import PRODUCE
 from ottla.wire.errors import ErrorCode
@@ -45,6 +45,7 @@ ACKS = (-1, 1)  # with one replica they are the same
 MOST_SHAPES = 1_000
 MOST_BATCH_BYTES = 1 << 16  # what is copied rather than written alone
 MOST_RUN_BYTES = 1 << 20
+MOST_OF_A_POSITIVE = 0x7F  # the first byte of a signed number
 LONGEST_NAME_BYTES = 126  # with a length of one byte
 
 _HEAD = struct.Struct(">hhih")  # API, version, correlation id, length of the client id
@@ -133,7 +134,7 @@ class ProduceRuns:
         if frame[stop:] != shape.tail:
             return False
         records = frame[start:stop]
-        if length <= MOST_BATCH_BYTES and self._add(connection, shape, correlation_id, records, size):
+        if _may_go_with_others(records) and self._add(connection, shape, correlation_id, records, size):
             return True
         return self._write_alone(connection, shape, correlation_id, records, size)
 
@@ -148,7 +149,7 @@ class ProduceRuns:
                 return False
         # What it was received into will be used for the next before this is written.
         batch = plain_batch(bytearray(records), run.settings, run.now_ms)
-        if batch is None or batch[1].producer_id >= 0:
+        if batch is None:
             return False
         run.batches.append(batch)
         run.requests.append((connection, shape, correlation_id))
@@ -248,6 +249,15 @@ class ProduceRuns:
             self._shapes.clear()
         known_by, shape = _shape(header, request, topic, answer)
         self._shapes[header.version, known_by] = shape
+
+
+def _may_go_with_others(records: memoryview) -> bool:
+    """Seen by its header alone: what is large, compressed or idempotent is not copied to find out."""
+    return (
+        HEADER_SIZE <= len(records) < MOST_BATCH_BYTES
+        and records[ATTRIBUTES_AT + 1] == 0  # the lower half: no codec, not transactional
+        and records[PRODUCER_ID_AT] > MOST_OF_A_POSITIVE  # so the number is negative: there is none
+    )
 
 
 def _written(run: Run) -> list[tuple[Connection, list[bytes]]]:
