@@ -75,6 +75,12 @@ class World:
         assert isinstance(group, ConsumerGroup)
         return group
 
+    def crash(self) -> None:
+        """The coordinator falls over; what its log tells is what it was."""
+        before = lasting(self.driver.machine)
+        self.driver.crash()
+        assert lasting(self.driver.machine) == before
+
     def change_topic(self, name: str) -> None:
         self.driver.run(lambda machine, operation: machine.topics_changed(operation, {name}))
 
@@ -95,6 +101,15 @@ class World:
         records = self.driver.records()
         new, self._seen = records[getattr(self, "_seen", 0) :], len(records)
         return [("-" if value is None else "") + type(key).__name__.removesuffix("Key") for key, value in new]
+
+
+def lasting(machine: GroupMachine) -> dict[str, Any]:
+    """All of a group that its records tell."""
+    group = machine.groups.get(GROUP)
+    if not isinstance(group, ConsumerGroup):
+        return {}
+    marks = ("are_topics_changed", "are_topics_new", "resolving", "told_to_join", "_settings", "_topic_names")
+    return {name: value for name, value in vars(group).items() if name not in marks}
 
 
 class FakeMember:
