@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.assignors import ASSIGNORS, Assignments, Assignor, Subscriber
-from ottla.client.group_offsets import TopicPartition
-from ottla.client.member_blobs import encode_assignment, encode_subscription, read_assignment, read_subscriber
+from ottla.client.group.assignors import ASSIGNORS, Assignments, Assignor, Subscriber
+from ottla.client.group.blobs import encode_assignment, encode_subscription, read_assignment, read_subscriber
+from ottla.client.group.offsets import TopicPartition
 
 TOPICS = ("a", "b", "c")
 counts_of_topics = st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 7))

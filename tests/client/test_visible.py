@@ -1,6 +1,6 @@
 """What a reader may see of batches of transactions."""
 
-from ottla.client.visible import visible_batches
+from ottla.client.consumer.visible import visible_batches
 from ottla.records.build import ControlMarker, build_batch, build_marker
 
 FIRST, SECOND = 4000, 4001

@@ -24,7 +24,7 @@ from ottla.client import (
     TopicPartition,
     Transaction,
 )
-from ottla.client.consumer_options import GroupProtocol, GuaranteeName
+from ottla.client.consumer.options import GroupProtocol, GuaranteeName
 from tests.checker import history
 from tests.checker.clients import INPUT, OUTPUT, PARTITIONS, PAUSE_S, WORKERS, Context, main, transactional_id_of
 from tests.checker.history import (

@@ -27,7 +27,7 @@ from ottla.client import (
     ServerError,
     TopicPartition,
 )
-from ottla.client.assignors import by_topic
+from ottla.client.group.assignors import by_topic
 from ottla.wire.errors import ErrorCode
 
 Places = Iterable[TopicPartition]

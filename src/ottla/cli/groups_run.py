@@ -11,7 +11,7 @@ from ottla.cli.broker_options import bootstrap_of, client_options, errors_as_sen
 from ottla.cli.progress import Progress
 from ottla.cli.table import counted, table
 from ottla.client import Admin, GroupDescription, GroupLag, GroupMember, TopicPartition
-from ottla.client.assignors import by_topic
+from ottla.client.group.assignors import by_topic
 from ottla.wire.errors import ErrorCode
 
 Row = dict[str, Any]

@@ -23,8 +23,9 @@ from ottla.client.admin_types import (
     ResourceKind,
 )
 from ottla.client.blocking import Admin, Producer, Reader, Transaction
-from ottla.client.blocking_consumer import Consumer
 from ottla.client.cluster import ClientOptions
+from ottla.client.consumer.blocking import Consumer
+from ottla.client.consumer.fetched_data import Fetched
 from ottla.client.delivery import Deliveries, Delivery
 from ottla.client.errors import (
     BrokerUnreachable,
@@ -45,11 +46,10 @@ from ottla.client.errors import (
     UnknownTopicOrPartition,
     UnsupportedByBroker,
 )
-from ottla.client.group_offsets import GroupOffsets, Membership, Offset, TopicPartition
+from ottla.client.group.offsets import GroupOffsets, Membership, Offset, TopicPartition
 from ottla.client.message import Message
 from ottla.client.metadata import Partition, Topic
 from ottla.client.offsets import EARLIEST, LATEST, AtTime, Isolation, Position
-from ottla.client.portion import Fetched
 from ottla.client.routing import NewRecord
 from ottla.client.sent import Sent
 

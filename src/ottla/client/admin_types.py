@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.client.address import Address
-from ottla.client.group_offsets import Offset, TopicPartition
+from ottla.client.group.offsets import Offset, TopicPartition
 
 BROKER_DEFAULT = -1
 

@@ -6,11 +6,12 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
 
-from ottla.client import admin, producer, reader, transaction
+from ottla.client import admin, producer, transaction
 from ottla.client.cluster import ClientOptions
+from ottla.client.consumer import reader
+from ottla.client.consumer.fetched_data import Fetched
 from ottla.client.errors import ClientError
 from ottla.client.loop_thread import LoopThread
-from ottla.client.portion import Fetched
 from ottla.client.sending import Sending
 
 P = ParamSpec("P")

@@ -14,14 +14,14 @@ from typing import Self
 from ottla.client.batch import ANONYMOUS, Identity
 from ottla.client.buffer import Buffer, settled
 from ottla.client.cluster import Cluster
-from ottla.client.coordinator import Coordinator, CoordinatorKind
 from ottla.client.errors import (
     ClientError,
     CommitFailed,
     ProducerFenced,
     TransactionAborted,
 )
-from ottla.client.group_offsets import GroupOffsets, HasGroupOffsets, Offset, TopicPartition
+from ottla.client.group.coordinator import Coordinator, CoordinatorKind
+from ottla.client.group.offsets import GroupOffsets, HasGroupOffsets, Offset, TopicPartition
 from ottla.client.partition_queue import PartitionQueue
 from ottla.client.produce import Produce
 from ottla.client.sender import Gate, Sender

@@ -349,7 +349,7 @@ def _topic(broker: Broker, name: str) -> Topic:
 
 
 def _stored(topic: Topic, committed_only: bool) -> Iterator[StoredRecord]:
-    from ottla.client.visible import visible_batches
+    from ottla.client.consumer.visible import visible_batches
 
     for partition in topic.partitions:
         offset = partition.log.log_start_offset

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
-from ottla.client.commits import commit_offsets, fetch_committed
-from ottla.client.coordinator import Coordinator
+from ottla.client.consumer.partition_position import NOWHERE, Place
 from ottla.client.errors import ClientError, CommitFailed, ServerError
-from ottla.client.group_offsets import Membership, Offset, TopicPartition
-from ottla.client.member import logger
-from ottla.client.place import NOWHERE, Place
+from ottla.client.group.commits import commit_offsets, fetch_committed
+from ottla.client.group.coordinator import Coordinator
+from ottla.client.group.member import logger
+from ottla.client.group.offsets import Membership, Offset, TopicPartition
 from ottla.client.retry import Patience
 from ottla.wire.errors import ErrorCode
 

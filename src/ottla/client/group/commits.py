@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from ottla.client.assignors import by_topic
-from ottla.client.coordinator import Coordinator
 from ottla.client.errors import ClientError, CommitFailed, ServerError
-from ottla.client.group_offsets import Membership, Offset, TopicPartition
+from ottla.client.group.assignors import by_topic
+from ottla.client.group.coordinator import Coordinator
+from ottla.client.group.offsets import Membership, Offset, TopicPartition
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 
-from ottla.client.assignors import Assignor, Subscriber, by_topic
-from ottla.client.group_offsets import TopicPartition
+from ottla.client.group.assignors import Assignor, Subscriber, by_topic
+from ottla.client.group.offsets import TopicPartition
 from ottla.wire.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,

@@ -14,11 +14,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
 from ottla.client.cluster import Cluster
-from ottla.client.coordinator import Coordinator
 from ottla.client.errors import ClientError
-from ottla.client.group_offsets import Membership, TopicPartition
+from ottla.client.group.coordinator import Coordinator
+from ottla.client.group.offsets import Membership, TopicPartition
+from ottla.client.group.subscription import Subscription
 from ottla.client.metadata import Topic
-from ottla.client.subscription import Subscription
 
 SHORTEST_WATCH_SECONDS = 1.0
 logger = logging.getLogger("ottla.client")

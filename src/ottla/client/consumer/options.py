@@ -6,11 +6,11 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
 
-from ottla.client.assignors import ASSIGNORS
 from ottla.client.cluster import ClientOptions
-from ottla.client.group_offsets import TopicPartition
+from ottla.client.group.assignors import ASSIGNORS
+from ottla.client.group.offsets import TopicPartition
+from ottla.client.group.subscription import Subscription
 from ottla.client.offsets import Isolation, Position
-from ottla.client.subscription import Subscription
 
 GuaranteeName: TypeAlias = Literal["at-most-once", "at-least-once", "exactly-once"]
 GroupProtocol: TypeAlias = Literal["classic", "consumer"]

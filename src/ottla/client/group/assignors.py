@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from ottla.client.group_offsets import TopicPartition
+from ottla.client.group.offsets import TopicPartition
 
 
 class Subscriber(NamedTuple):

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Self, TypedDict
 
 from ottla.client.cluster import ClientOptions, Cluster
+from ottla.client.consumer.fetch import FetchLimits, Wanted, fetch
+from ottla.client.consumer.fetched_data import Fetched, Portion
 from ottla.client.errors import ClientError, MalformedAnswer, ServerError
-from ottla.client.fetch import FetchLimits, Wanted, fetch
 from ottla.client.offsets import EARLIEST, LATEST, Isolation, Position, find_offsets
-from ottla.client.portion import Fetched, Portion
 from ottla.client.retry import Patience
 from ottla.records.codec import Record
 from ottla.wire.errors import ErrorCode

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from ottla.client.group_offsets import TopicPartition
-from ottla.client.portion import Portion
+from ottla.client.consumer.fetched_data import Portion
+from ottla.client.group.offsets import TopicPartition
 
 NOWHERE = -1
 

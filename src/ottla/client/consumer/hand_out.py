@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from ottla.client.consumer.fetched_data import Fetched
+from ottla.client.consumer.partition_position import Held
 from ottla.client.message import Message
-from ottla.client.place import Held
-from ottla.client.portion import Fetched
 
 if TYPE_CHECKING:
     import pyarrow as pa

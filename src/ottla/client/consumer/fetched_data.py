@@ -7,8 +7,8 @@ import copy
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ottla.client.consumer.visible import visible_batches
 from ottla.client.errors import MalformedAnswer, describe_place
-from ottla.client.visible import visible_batches
 from ottla.records.batch import Buffer, CorruptBatch, whole_batches
 from ottla.records.codec import Columns, ColumnsFull, Record
 from ottla.records.read import Batch

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ottla.client.cluster import Cluster
+from ottla.client.consumer.fetch import FetchLimits, Wanted, fetch
+from ottla.client.consumer.fetched_data import Portion
 from ottla.client.errors import ServerError
-from ottla.client.fetch import FetchLimits, Wanted, fetch
-from ottla.client.group_offsets import TopicPartition
+from ottla.client.group.offsets import TopicPartition
 from ottla.client.offsets import EARLIEST, Isolation, find_offsets
-from ottla.client.portion import Portion
 from ottla.wire.errors import ErrorCode
 
 Advance: TypeAlias = Callable[[TopicPartition, int], None]

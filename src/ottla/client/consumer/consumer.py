@@ -10,11 +10,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Itera
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
-from ottla.client.classic_member import ClassicMember
 from ottla.client.cluster import ClientOptions, Cluster
-from ottla.client.committer import Committer
-from ottla.client.consumer_member import ConsumerMember
-from ottla.client.consumer_options import (
+from ottla.client.consumer.fetch import FetchLimits
+from ottla.client.consumer.fetched_data import Fetched
+from ottla.client.consumer.fetcher import Fetcher
+from ottla.client.consumer.hand_out import (
+    HasInterruptions,
+    hand_out,
+    hand_out_arrow,
+    hand_out_batches,
+    hand_out_messages,
+)
+from ottla.client.consumer.options import (
     GroupProtocol,
     GuaranteeName,
     Listeners,
@@ -22,20 +29,19 @@ from ottla.client.consumer_options import (
     check_choices,
     read_subscription,
 )
-from ottla.client.coordinator import Coordinator, CoordinatorKind
+from ottla.client.consumer.partition_position import NOWHERE, Held, Place
+from ottla.client.consumer.recovery import Recovery, RecoveryOptions
+from ottla.client.consumer.start_offsets import Locator
 from ottla.client.errors import ClientError, CommitFailed
-from ottla.client.fetch import FetchLimits
-from ottla.client.fetcher import Fetcher
-from ottla.client.group_offsets import GroupOffsets, Membership, Offset, TopicPartition
-from ottla.client.handing import HasInterruptions, hand_out, hand_out_arrow, hand_out_batches, hand_out_messages
-from ottla.client.locator import Locator
-from ottla.client.member import Change, Member, MemberSettings, logger
+from ottla.client.group.classic import ClassicMember
+from ottla.client.group.committer import Committer
+from ottla.client.group.consumer import ConsumerMember
+from ottla.client.group.coordinator import Coordinator, CoordinatorKind
+from ottla.client.group.member import Change, Member, MemberSettings, logger
+from ottla.client.group.offsets import GroupOffsets, Membership, Offset, TopicPartition
+from ottla.client.group.subscription import Subscription
 from ottla.client.message import Message
 from ottla.client.offsets import EARLIEST, Isolation, Position, find_offsets
-from ottla.client.place import NOWHERE, Held, Place
-from ottla.client.portion import Fetched
-from ottla.client.recovery import Recovery, RecoveryOptions
-from ottla.client.subscription import Subscription
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from ottla.client import consumer
 from ottla.client.blocking import Blocking, Face
-from ottla.client.consumer_options import ConsumerOptions, Listeners
+from ottla.client.consumer import consumer
+from ottla.client.consumer.fetched_data import Fetched
+from ottla.client.consumer.hand_out import hand_out, hand_out_arrow, hand_out_batches, hand_out_messages
+from ottla.client.consumer.options import ConsumerOptions, Listeners
+from ottla.client.consumer.partition_position import Held
+from ottla.client.consumer.recovery import Recovery, RecoveryOptions
 from ottla.client.errors import CommitFailed
-from ottla.client.group_offsets import GroupOffsets, TopicPartition
-from ottla.client.handing import hand_out, hand_out_arrow, hand_out_batches, hand_out_messages
-from ottla.client.member import Change, logger
+from ottla.client.group.member import Change, logger
+from ottla.client.group.offsets import GroupOffsets, TopicPartition
 from ottla.client.message import Message
-from ottla.client.place import Held
-from ottla.client.portion import Fetched
-from ottla.client.recovery import Recovery, RecoveryOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa

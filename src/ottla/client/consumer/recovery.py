@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, Self, TypedDict
 
 from ottla.client.cluster import ClientOptions
-from ottla.client.member import logger
+from ottla.client.group.member import logger
 from ottla.client.message import Message
 from ottla.client.producer import Producer
 

@@ -6,10 +6,10 @@ import asyncio
 import base64
 import uuid
 
-from ottla.client.assignors import by_topic
 from ottla.client.errors import ClientError
-from ottla.client.group_offsets import Membership, TopicPartition
-from ottla.client.member import Change, Fenced, Member, logger
+from ottla.client.group.assignors import by_topic
+from ottla.client.group.member import Change, Fenced, Member, logger
+from ottla.client.group.offsets import Membership, TopicPartition
 from ottla.client.retry import Patience
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_group_heartbeat import (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.client.admin_types import GroupDescription, GroupMember
-from ottla.client.coordinator import Coordinator
 from ottla.client.errors import raise_for
-from ottla.client.group_offsets import TopicPartition
-from ottla.client.member_blobs import read_assignment
+from ottla.client.group.blobs import read_assignment
+from ottla.client.group.coordinator import Coordinator
+from ottla.client.group.offsets import TopicPartition
 from ottla.wire.apis import CONSUMER_GROUP_DESCRIBE
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_group_describe import (

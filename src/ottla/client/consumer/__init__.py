@@ -1,0 +1,1 @@
+"""Reading: the consumer, the reader, and what both are made of."""

@@ -1,0 +1,1 @@
+"""Groups: their members, in both protocols, and their committed offsets."""
