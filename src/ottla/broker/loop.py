@@ -8,6 +8,7 @@ same loop runs in a simulation.
 from __future__ import annotations
 
 import heapq
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
@@ -161,16 +162,18 @@ class Loop:
         """Whether there is something to do before anything else happens."""
         return bool(self._soon or self._posted or self._idle or self._last or self._background is not None)
 
-    def _wait_seconds(self) -> float:
-        if self.is_busy():
-            return 0.0
+    def next_due(self) -> float:
+        """When the next timer is due; infinity without one."""
         timers = self._timers
         while timers and timers[0].callback is None:
             heapq.heappop(timers)
             self._cancelled -= 1
-        if not timers:
-            return LONGEST_WAIT_SECONDS
-        return max(0.0, min(timers[0].due - self.now(), LONGEST_WAIT_SECONDS))
+        return timers[0].due if timers else math.inf
+
+    def _wait_seconds(self) -> float:
+        if self.is_busy():
+            return 0.0
+        return max(0.0, min(self.next_due() - self.now(), LONGEST_WAIT_SECONDS))
 
     def _fire_timers(self) -> None:
         timers = self._timers

@@ -33,7 +33,7 @@ class Buffer:
         self.refusal: Exception | None = None
         """Why nothing is taken at the moment."""
         self._closed: deque[Chunk] = deque()
-        self._alive: set[Chunk] = set()
+        self._alive: dict[Chunk, None] = {}
         self._room = threading.Condition(self.lock)
 
     @property
@@ -89,8 +89,8 @@ class Buffer:
         self.notify()
 
     def _keep(self, chunk: Chunk) -> None:
-        self._alive.add(chunk)
-        chunk.when_done.append(lambda: self._alive.discard(chunk))
+        self._alive[chunk] = None
+        chunk.when_done.append(lambda: self._alive.pop(chunk, None))
 
     # For the sender.
 

@@ -53,7 +53,7 @@ class Router:
     """
 
     def __init__(self, seed: int | None = None, sticky_bytes: int = 0) -> None:
-        self._random = random.Random(seed)
+        self._random = random.Random(random.getrandbits(64) if seed is None else seed)
         self._sticky_bytes = sticky_bytes
         self._turns: dict[str, _Turns] = {}
 

@@ -54,6 +54,11 @@ class SimulatedSocket:
     def getpeername(self) -> tuple[str, int]:
         return self._peer
 
+    @property
+    def is_ended(self) -> bool:
+        """Whether the other end takes nothing more."""
+        return self._outgoing.is_ended
+
     def ready_events(self) -> int:
         is_readable = self._incoming.data or self._incoming.is_ended
         is_writable = self._outgoing.room_bytes > 0 or self._outgoing.is_ended
@@ -151,12 +156,17 @@ class SimulatedSystem:
         for _ in range(MOST_ROUNDS_AT_ONCE):
             if is_done():
                 return True
-            if self._seconds >= end and not loop.is_busy() and not self._can_go_on():
+            if self._seconds >= end and not loop.is_busy() and not self.can_go_on():
                 return False
             loop.run_once()
         raise RuntimeError(f"the loop comes round and round at {self._seconds} seconds")
 
-    def _can_go_on(self) -> bool:
+    def jump_to(self, seconds: float) -> None:
+        """For whoever has the time in hand, in place of `advance`."""
+        self._seconds = max(self._seconds, seconds)
+
+    def can_go_on(self) -> bool:
+        """Whether something can happen before time passes."""
         return bool(self._is_woken or self._jobs or self._ready())
 
     def expect_soon(self) -> None:
@@ -245,6 +255,14 @@ class SimulatedSystem:
         except Exception as error:
             failure = error
         finished(failure)
+
+    def kill(self) -> None:
+        """As the kernel does for a process that is killed: jobs are not done, sockets are closed."""
+        self._jobs.clear()
+        watched = [each for each, _, _ in self._watched.values()]
+        self._watched.clear()
+        for each in watched:
+            each.close()
 
     def close(self) -> None:
         while self._jobs:
