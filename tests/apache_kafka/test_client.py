@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.client import LATEST, Isolation, Producer, Reader
-from ottla.client.cluster import ClientOptions, Cluster
+from ottla.client.network.cluster import ClientOptions, Cluster
 from ottla.records.build import build_batch
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse

@@ -30,7 +30,7 @@ from ottla.client import (
     Producer,
     TopicPartition,
 )
-from ottla.client.admin_transactions import TransactionDescription
+from ottla.client.admin.transactions import TransactionDescription
 from ottla.testing.local_broker import QUICK_SETTINGS, LocalBroker
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from tests.apache_kafka.harness import ApacheKafka, run_tool

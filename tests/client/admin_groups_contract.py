@@ -24,7 +24,7 @@ from ottla.client import (
     UnknownTopicOrPartition,
     aio,
 )
-from ottla.client.cluster import Cluster
+from ottla.client.network.cluster import Cluster
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartition,

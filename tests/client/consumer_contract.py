@@ -32,8 +32,8 @@ from ottla.client import (
     TransactionAborted,
     aio,
 )
-from ottla.client.cluster import Cluster
-from ottla.client.transaction import FEATURE
+from ottla.client.network.cluster import Cluster
+from ottla.client.producer.transaction import FEATURE
 from tests.client.contract import TIME, eventually, make_topic, new_name, read
 
 QUICK: dict[str, Any] = {"heartbeat_ms": 100, "session_timeout_ms": 6_000}

@@ -5,8 +5,8 @@ import struct
 from collections.abc import Callable
 from typing import Self, cast
 
-from ottla.client.address import Address
 from ottla.client.loop_thread import LoopThread
+from ottla.client.network.address import Address
 from ottla.wire.apis import API_VERSIONS, APIS, INIT_PRODUCER_ID, METADATA, Api
 from ottla.wire.frames import decode_request, encode_response
 from ottla.wire.header import RequestHeader

@@ -1,6 +1,6 @@
 import pytest
 
-from ottla.client.address import Address, parse_addresses
+from ottla.client.network.address import Address, parse_addresses
 
 
 @pytest.mark.parametrize(

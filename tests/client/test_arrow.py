@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ottla.client.arrow import fill_from_arrow
-from ottla.client.batch import ANONYMOUS, Encoding
-from ottla.client.chunk import Chunk
 from ottla.client.errors import InvalidRecord
-from ottla.client.partition_queue import PartitionQueue
-from ottla.client.spares import Spares
+from ottla.client.producer.arrow import fill_from_arrow
+from ottla.client.producer.batch import ANONYMOUS, Encoding
+from ottla.client.producer.buffer_pool import BufferPool
+from ottla.client.producer.chunk import Chunk
+from ottla.client.producer.partition_queue import PartitionQueue
 from ottla.records.compression import NONE
 from ottla.records.read import read_records
 
@@ -72,5 +72,5 @@ def test_tables_and_lists_travel_together() -> None:
             queue.add(chunk, indexes, 10, 100, 0.0)
             expected += [(chunk.keys[index] if chunk.keys else None, chunk.values[index]) for index in indexes]
         assert len(queue.waiting) == 1
-        sent = read_records(queue.take().encode(Encoding(NONE, None), Spares()))
+        sent = read_records(queue.take().encode(Encoding(NONE, None), BufferPool()))
         assert [(record.key, record.value) for record in sent] == expected

@@ -9,7 +9,7 @@ import ottla.client
 from ottla.client import BrokerUnreachable, aio, blocking
 from ottla.client.consumer.options import ConsumerOptions
 from ottla.client.consumer.reader import ReaderOptions
-from ottla.client.producer import ProducerOptions
+from ottla.client.producer.producer import ProducerOptions
 from tests.apache_kafka.harness import free_ports
 from tests.client.scripted_broker import TOPIC, ScriptedBroker, ScriptedBrokerThread
 

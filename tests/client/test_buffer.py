@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ottla.client.buffer import Buffer
-from ottla.client.chunk import Chunk
 from ottla.client.errors import BufferFull, InvalidRecord
-from ottla.client.sending import Sending
+from ottla.client.producer.buffer import Buffer
+from ottla.client.producer.chunk import Chunk
+from ottla.client.producer.sending import Sending
 
 
 class Sends(Sending):

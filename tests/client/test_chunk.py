@@ -7,7 +7,7 @@ from itertools import accumulate
 
 import pytest
 
-from ottla.client.chunk import RECORD_OVERHEAD_BYTES, Chunk, Headers
+from ottla.client.producer.chunk import RECORD_OVERHEAD_BYTES, Chunk, Headers
 
 
 @pytest.mark.parametrize(

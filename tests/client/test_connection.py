@@ -7,8 +7,6 @@ from typing import cast
 
 import pytest
 
-from ottla.client.address import Address
-from ottla.client.connection import Connection, open_connection
 from ottla.client.errors import (
     BrokerUnreachable,
     ClientError,
@@ -17,6 +15,8 @@ from ottla.client.errors import (
     RequestTimedOut,
     UnsupportedByBroker,
 )
+from ottla.client.network.address import Address
+from ottla.client.network.connection import Connection, open_connection
 from ottla.wire.apis import API_VERSIONS, DESCRIBE_CLUSTER, HEARTBEAT, METADATA, PRODUCE
 from ottla.wire.frames import encode_response
 from ottla.wire.header import RequestHeader

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.frame_receiver import FrameReceiver
+from ottla.client.network.frame_receiver import FrameReceiver
 from ottla.wire.parts import Buffer
 from ottla.wire.protocol_error import ProtocolError
 from tests.client.scripted_broker import frame

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.outgoing import PIECE_BYTES, SMALL_BYTES, Outgoing, pieces
+from ottla.client.network.outgoing import PIECE_BYTES, SMALL_BYTES, Outgoing, pieces
 from ottla.wire.parts import Buffer
 
 SIZES = st.one_of(st.integers(0, 20), st.integers(SMALL_BYTES - 2, SMALL_BYTES + 2), st.integers(0, 3 * PIECE_BYTES))

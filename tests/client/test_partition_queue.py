@@ -7,11 +7,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ottla.client.batch import ANONYMOUS, Batch, Identity
-from ottla.client.chunk import Chunk
-from ottla.client.delivery import Outcome
 from ottla.client.errors import ConnectionLost, DeliveryTimedOut, ServerError
-from ottla.client.partition_queue import PartitionQueue
+from ottla.client.producer.batch import ANONYMOUS, Batch, Identity
+from ottla.client.producer.chunk import Chunk
+from ottla.client.producer.delivery import Outcome
+from ottla.client.producer.partition_queue import PartitionQueue
 from ottla.wire.errors import ErrorCode
 
 IDENTITY = Identity(7, 0)

@@ -8,8 +8,6 @@ from typing import Any, cast
 import pytest
 
 from ottla.client.aio import Producer
-from ottla.client.cluster import ClientOptions
-from ottla.client.delivery import Delivery
 from ottla.client.errors import (
     BrokerUnreachable,
     BufferFull,
@@ -21,7 +19,9 @@ from ottla.client.errors import (
     UnknownTopicOrPartition,
     UnsupportedByBroker,
 )
-from ottla.client.routing import NewRecord
+from ottla.client.network.cluster import ClientOptions
+from ottla.client.producer.delivery import Delivery
+from ottla.client.producer.routing import NewRecord
 from ottla.records.batch import BatchHeader
 from ottla.records.read import read_batches
 from ottla.wire.apis import API_VERSIONS, INIT_PRODUCER_ID, METADATA, PRODUCE

@@ -6,9 +6,9 @@ from typing import Any, cast
 import pytest
 
 from ottla.client.aio import Reader
-from ottla.client.cluster import ClientOptions
-from ottla.client.connection import Connection
 from ottla.client.errors import MalformedAnswer, ServerError, UnknownTopicOrPartition
+from ottla.client.network.cluster import ClientOptions
+from ottla.client.network.connection import Connection
 from ottla.client.offsets import EARLIEST, LATEST, AtTime, Position
 from ottla.records.build import build_batch
 from ottla.wire.apis import FETCH, LIST_OFFSETS, METADATA

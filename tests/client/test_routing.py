@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from ottla.client.chunk import Chunk
 from ottla.client.errors import InvalidRecord, ServerError
-from ottla.client.metadata import Partition, Topic
-from ottla.client.routing import NewRecord, Router
+from ottla.client.network.metadata import Partition, Topic
+from ottla.client.producer.chunk import Chunk
+from ottla.client.producer.routing import NewRecord, Router
 from ottla.records.key_hash import partitions_of_keys
 
 

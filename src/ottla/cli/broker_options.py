@@ -41,7 +41,7 @@ def add_broker_options(parser: Parser) -> None:
 
 def bootstrap_of(options: argparse.Namespace) -> str:
     """What was given, else what the environment says. Checked here, before any work is done."""
-    from ottla.client.address import parse_addresses
+    from ottla.client.network.address import parse_addresses
 
     bootstrap: str = options.bootstrap or os.environ.get("OTTLA_BOOTSTRAP") or DEFAULT_BOOTSTRAP
     try:

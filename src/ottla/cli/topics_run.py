@@ -19,7 +19,7 @@ from ottla.client import (
     ResourceKind,
     Topic,
 )
-from ottla.client.admin_types import BROKER_DEFAULT
+from ottla.client.admin.types import BROKER_DEFAULT
 from ottla.wire.errors import ErrorCode
 from ottla.wire.uuids import uuid_text
 

@@ -14,7 +14,7 @@ from ottla.cli.errors import FAILED
 from ottla.cli.record_text import iso_time
 from ottla.cli.table import table
 from ottla.client import Admin, ServerError
-from ottla.client.admin_transactions import NO_OFFSET, PartitionProducer, TransactionDescription
+from ottla.client.admin.transactions import NO_OFFSET, PartitionProducer, TransactionDescription
 from ottla.wire.errors import ErrorCode
 
 UNDER_WAY = ("Ongoing", "PrepareCommit", "PrepareAbort")

@@ -5,7 +5,7 @@ The names here block. `ottla.client.aio` has the same ones for asyncio: one core
 
 from __future__ import annotations
 
-from ottla.client.admin_types import (
+from ottla.client.admin.types import (
     Broker,
     ClusterDescription,
     ConfigChange,
@@ -23,10 +23,8 @@ from ottla.client.admin_types import (
     ResourceKind,
 )
 from ottla.client.blocking import Admin, Producer, Reader, Transaction
-from ottla.client.cluster import ClientOptions
 from ottla.client.consumer.blocking import Consumer
 from ottla.client.consumer.fetched_data import Fetched
-from ottla.client.delivery import Deliveries, Delivery
 from ottla.client.errors import (
     BrokerUnreachable,
     BufferFull,
@@ -48,10 +46,12 @@ from ottla.client.errors import (
 )
 from ottla.client.group.offsets import GroupOffsets, Membership, Offset, TopicPartition
 from ottla.client.message import Message
-from ottla.client.metadata import Partition, Topic
+from ottla.client.network.cluster import ClientOptions
+from ottla.client.network.metadata import Partition, Topic
 from ottla.client.offsets import EARLIEST, LATEST, AtTime, Isolation, Position
-from ottla.client.routing import NewRecord
-from ottla.client.sent import Sent
+from ottla.client.producer.delivery import Deliveries, Delivery
+from ottla.client.producer.routing import NewRecord
+from ottla.client.producer.sent import Sent
 
 __all__ = [
     "EARLIEST",

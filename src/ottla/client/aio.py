@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ottla.client.admin import Admin
-from ottla.client.cluster import ClientOptions
+from ottla.client.admin.admin import Admin
 from ottla.client.consumer.consumer import Consumer
 from ottla.client.consumer.reader import Reader
-from ottla.client.producer import Producer
+from ottla.client.network.cluster import ClientOptions
+from ottla.client.producer.producer import Producer
 
 __all__ = ["Admin", "ClientOptions", "Consumer", "Producer", "Reader"]

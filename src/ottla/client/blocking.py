@@ -6,13 +6,14 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
 
-from ottla.client import admin, producer, transaction
-from ottla.client.cluster import ClientOptions
+from ottla.client.admin import admin
 from ottla.client.consumer import reader
 from ottla.client.consumer.fetched_data import Fetched
 from ottla.client.errors import ClientError
 from ottla.client.loop_thread import LoopThread
-from ottla.client.sending import Sending
+from ottla.client.network.cluster import ClientOptions
+from ottla.client.producer import producer, transaction
+from ottla.client.producer.sending import Sending
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from ottla.client.advice import ADVICE
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from ottla.client.delivery import Delivery
+    from ottla.client.producer.delivery import Delivery
 
 T = TypeVar("T")
 

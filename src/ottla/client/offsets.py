@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from enum import Enum, IntEnum
 from typing import NamedTuple, TypeAlias
 
-from ottla.client.cluster import Cluster
 from ottla.client.errors import ServerError
+from ottla.client.network.cluster import Cluster
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Itera
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
-from ottla.client.cluster import ClientOptions, Cluster
 from ottla.client.consumer.fetch import FetchLimits
 from ottla.client.consumer.fetched_data import Fetched
 from ottla.client.consumer.fetcher import Fetcher
@@ -41,6 +40,7 @@ from ottla.client.group.member import Change, Member, MemberSettings, logger
 from ottla.client.group.offsets import GroupOffsets, Membership, Offset, TopicPartition
 from ottla.client.group.subscription import Subscription
 from ottla.client.message import Message
+from ottla.client.network.cluster import ClientOptions, Cluster
 from ottla.client.offsets import EARLIEST, Isolation, Position, find_offsets
 
 if TYPE_CHECKING:

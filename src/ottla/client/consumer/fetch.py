@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ottla.client.cluster import Cluster, Line
 from ottla.client.consumer.fetched_data import Portion
 from ottla.client.errors import MalformedAnswer, ServerError, raise_for
+from ottla.client.network.cluster import Cluster, Line
 from ottla.client.offsets import Isolation
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData

@@ -10,12 +10,12 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable
 
-from ottla.client.cluster import Cluster, Line
 from ottla.client.consumer.fetch import FetchLimits, Wanted, fetch
 from ottla.client.consumer.fetched_data import Portion
 from ottla.client.consumer.partition_position import NOWHERE, Held, Place
 from ottla.client.errors import ClientError, ServerError
 from ottla.client.group.offsets import TopicPartition
+from ottla.client.network.cluster import Cluster, Line
 from ottla.client.offsets import Isolation
 from ottla.wire.errors import ErrorCode
 

@@ -74,7 +74,7 @@ def hand_out_batches(_: HasInterruptions, held: Held) -> Iterator[Fetched]:
 
 
 def hand_out_arrow(*, with_headers: bool) -> Callable[[HasInterruptions, Held], Iterator[pa.RecordBatch]]:
-    from ottla.client.arrow import record_batches
+    from ottla.client.producer.arrow import record_batches
 
     def opened(_: HasInterruptions, held: Held) -> Iterator[pa.RecordBatch]:
         place, portion, _version = held

@@ -6,10 +6,10 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
 
-from ottla.client.cluster import ClientOptions
 from ottla.client.group.assignors import ASSIGNORS
 from ottla.client.group.offsets import TopicPartition
 from ottla.client.group.subscription import Subscription
+from ottla.client.network.cluster import ClientOptions
 from ottla.client.offsets import Isolation, Position
 
 GuaranteeName: TypeAlias = Literal["at-most-once", "at-least-once", "exactly-once"]

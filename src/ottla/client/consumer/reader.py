@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self, TypedDict
 
-from ottla.client.cluster import ClientOptions, Cluster
 from ottla.client.consumer.fetch import FetchLimits, Wanted, fetch
 from ottla.client.consumer.fetched_data import Fetched, Portion
 from ottla.client.errors import ClientError, MalformedAnswer, ServerError
+from ottla.client.network.cluster import ClientOptions, Cluster
+from ottla.client.network.retry import Patience
 from ottla.client.offsets import EARLIEST, LATEST, Isolation, Position, find_offsets
-from ottla.client.retry import Patience
 from ottla.records.codec import Record
 from ottla.wire.errors import ErrorCode
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Self, TypedDict
 
-from ottla.client.cluster import ClientOptions
 from ottla.client.group.member import logger
 from ottla.client.message import Message
-from ottla.client.producer import Producer
+from ottla.client.network.cluster import ClientOptions
+from ottla.client.producer.producer import Producer
 
 LONGEST_BACKOFF_MS = 60_000
 

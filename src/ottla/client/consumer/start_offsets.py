@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.client.cluster import Cluster
 from ottla.client.consumer.fetcher import Fetcher
 from ottla.client.consumer.partition_position import NOWHERE, Place
 from ottla.client.errors import OffsetMissing, describe_place
 from ottla.client.group.assignors import by_topic
 from ottla.client.group.committer import Committer
 from ottla.client.group.offsets import TopicPartition
+from ottla.client.network.cluster import Cluster
 from ottla.client.offsets import EARLIEST, Edge, Isolation, Position, find_offsets
 
 

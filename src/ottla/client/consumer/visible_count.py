@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ottla.client.cluster import Cluster
 from ottla.client.consumer.fetch import FetchLimits, Wanted, fetch
 from ottla.client.consumer.fetched_data import Portion
 from ottla.client.errors import ServerError
 from ottla.client.group.offsets import TopicPartition
+from ottla.client.network.cluster import Cluster
 from ottla.client.offsets import EARLIEST, Isolation, find_offsets
 from ottla.wire.errors import ErrorCode
 

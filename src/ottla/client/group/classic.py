@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from ottla.client.cluster import Line
 from ottla.client.errors import ClientError, ServerError
 from ottla.client.group.assignors import ASSIGNORS, Assignor
 from ottla.client.group.blobs import encode_assignment, encode_subscription, read_assignment, read_subscriber
 from ottla.client.group.member import Change, Fenced, Member, logger
 from ottla.client.group.offsets import Membership, TopicPartition
 from ottla.client.group.subscription import existing_topics
-from ottla.client.retry import Patience
+from ottla.client.network.cluster import Line
+from ottla.client.network.retry import Patience
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse

@@ -11,7 +11,7 @@ from ottla.client.group.commits import commit_offsets, fetch_committed
 from ottla.client.group.coordinator import Coordinator
 from ottla.client.group.member import logger
 from ottla.client.group.offsets import Membership, Offset, TopicPartition
-from ottla.client.retry import Patience
+from ottla.client.network.retry import Patience
 from ottla.wire.errors import ErrorCode
 
 

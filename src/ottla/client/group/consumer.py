@@ -10,7 +10,7 @@ from ottla.client.errors import ClientError
 from ottla.client.group.assignors import by_topic
 from ottla.client.group.member import Change, Fenced, Member, logger
 from ottla.client.group.offsets import Membership, TopicPartition
-from ottla.client.retry import Patience
+from ottla.client.network.retry import Patience
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

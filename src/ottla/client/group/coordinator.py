@@ -6,9 +6,9 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import TypeVar
 
-from ottla.client.address import Address
-from ottla.client.cluster import Cluster, Line
 from ottla.client.errors import ClientError, ServerError, UnsupportedByBroker
+from ottla.client.network.address import Address
+from ottla.client.network.cluster import Cluster, Line
 from ottla.wire.apis import FIND_COORDINATOR
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse

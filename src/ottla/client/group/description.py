@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.client.admin_types import GroupDescription, GroupMember
+from ottla.client.admin.types import GroupDescription, GroupMember
 from ottla.client.errors import raise_for
 from ottla.client.group.blobs import read_assignment
 from ottla.client.group.coordinator import Coordinator

@@ -13,12 +13,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
-from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError
 from ottla.client.group.coordinator import Coordinator
 from ottla.client.group.offsets import Membership, TopicPartition
 from ottla.client.group.subscription import Subscription
-from ottla.client.metadata import Topic
+from ottla.client.network.cluster import Cluster
+from ottla.client.network.metadata import Topic
 
 SHORTEST_WATCH_SECONDS = 1.0
 logger = logging.getLogger("ottla.client")

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ottla.client.cluster import Cluster
-from ottla.client.metadata import Topic
+from ottla.client.network.cluster import Cluster
+from ottla.client.network.metadata import Topic
 
 
 class Subscription(NamedTuple):

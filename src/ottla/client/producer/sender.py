@@ -12,17 +12,17 @@ from collections import defaultdict, deque
 from collections.abc import Coroutine, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from ottla.client.batch import ANONYMOUS, Batch, Identity
-from ottla.client.buffer import Buffer
-from ottla.client.chunk import Chunk, Indexes
-from ottla.client.cluster import Cluster
-from ottla.client.delivery import Outcome
 from ottla.client.errors import ClientError, DeliveryTimedOut
-from ottla.client.metadata import Topic
-from ottla.client.partition_queue import PartitionQueue
-from ottla.client.produce import Produce
-from ottla.client.retry import LONGEST_PAUSE_MS
-from ottla.client.routing import Router
+from ottla.client.network.cluster import Cluster
+from ottla.client.network.metadata import Topic
+from ottla.client.network.retry import LONGEST_PAUSE_MS
+from ottla.client.producer.batch import ANONYMOUS, Batch, Identity
+from ottla.client.producer.buffer import Buffer
+from ottla.client.producer.chunk import Chunk, Indexes
+from ottla.client.producer.delivery import Outcome
+from ottla.client.producer.partition_queue import PartitionQueue
+from ottla.client.producer.produce import Produce
+from ottla.client.producer.routing import Router
 from ottla.records.codec import cut
 
 LARGEST_REQUEST_BYTES = 8 << 20
@@ -273,7 +273,7 @@ class Sender:
         for batch, outcome in decided:
             self._buffer.release(batch.size_bytes)
             if outcome.offset(0) >= 0 and batch.encoded is not None:
-                self.produce.spares.give(batch.encoded)  # all of it was sent, for it was acknowledged
+                self.produce.pool.give(batch.encoded)  # all of it was sent, for it was acknowledged
             batch.settle(outcome)
             if outcome.error is not None:
                 self._note(batch, outcome.error)

@@ -8,8 +8,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import Enum, auto
 from typing import NamedTuple, Self, TypeVar
 
-from ottla.client.address import Address, parse_addresses
-from ottla.client.connection import Connection, open_connection
 from ottla.client.errors import (
     BrokerUnreachable,
     ClientError,
@@ -18,8 +16,10 @@ from ottla.client.errors import (
     UnknownTopicOrPartition,
     UnsupportedByBroker,
 )
-from ottla.client.metadata import ClusterMetadata, Partition, Topic, read_metadata
-from ottla.client.retry import Patience
+from ottla.client.network.address import Address, parse_addresses
+from ottla.client.network.connection import Connection, open_connection
+from ottla.client.network.metadata import ClusterMetadata, Partition, Topic, read_metadata
+from ottla.client.network.retry import Patience
 from ottla.wire.apis import Api
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 from ottla.client.errors import ClientError
 
 if TYPE_CHECKING:
-    from ottla.client.chunk import Chunk
+    from ottla.client.producer.chunk import Chunk
 
 NO_OFFSET = -1
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.client.chunk import Chunk, Headers, Indexes, Piece, pick, pick_bytes
-from ottla.client.delivery import Delivery, Outcome
 from ottla.client.errors import ClientError
-from ottla.client.spares import Spares
+from ottla.client.producer.buffer_pool import BufferPool
+from ottla.client.producer.chunk import Chunk, Headers, Indexes, Piece, pick, pick_bytes
+from ottla.client.producer.delivery import Delivery, Outcome
 from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from ottla.records.build import build_batch
 from ottla.records.codec import Column
 
 if TYPE_CHECKING:
-    from ottla.client.partition_queue import PartitionQueue
+    from ottla.client.producer.partition_queue import PartitionQueue
 
 
 class Identity(NamedTuple):
@@ -103,10 +103,10 @@ class Batch:
         self.sequence = sequence
         self.encoded = None
 
-    def encode(self, encoding: Encoding, spares: Spares) -> bytearray:
+    def encode(self, encoding: Encoding, pool: BufferPool) -> bytearray:
         if self.encoded is None:
             one_time = isinstance(self.timestamps, int)
-            memory = spares.take()
+            memory = pool.take()
             self.encoded = build_batch(
                 self.values,
                 timestamp=self.timestamps if isinstance(self.timestamps, int) else self.timestamps[0],
@@ -122,7 +122,7 @@ class Batch:
                 is_transactional=encoding.is_transactional,
             )
             if self.encoded is not memory:
-                spares.give(memory)
+                pool.give(memory)
         return self.encoded
 
     def halves(self) -> tuple[Batch, Batch]:

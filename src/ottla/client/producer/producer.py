@@ -7,18 +7,18 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypedDict
 
-from ottla.client.batch import ANONYMOUS, Encoding, Identity
-from ottla.client.buffer import Buffer, settled
-from ottla.client.chunk import Chunk
-from ottla.client.cluster import ClientOptions, Cluster
-from ottla.client.delivery import Deliveries
 from ottla.client.errors import ClientError, DeliveryFailed, InvalidRecord, UnsupportedByBroker, raise_for
-from ottla.client.produce import Produce
-from ottla.client.routing import NewRecord, Router
-from ottla.client.sender import Sender, SenderOptions
-from ottla.client.sending import Sending, as_bytes
-from ottla.client.spares import Spares
-from ottla.client.transaction import Transaction, TransactionManager
+from ottla.client.network.cluster import ClientOptions, Cluster
+from ottla.client.producer.batch import ANONYMOUS, Encoding, Identity
+from ottla.client.producer.buffer import Buffer, settled
+from ottla.client.producer.buffer_pool import BufferPool
+from ottla.client.producer.chunk import Chunk
+from ottla.client.producer.delivery import Deliveries
+from ottla.client.producer.produce import Produce
+from ottla.client.producer.routing import NewRecord, Router
+from ottla.client.producer.sender import Sender, SenderOptions
+from ottla.client.producer.sending import Sending, as_bytes
+from ottla.client.producer.transaction import Transaction, TransactionManager
 from ottla.records.codec import holds_bytes
 from ottla.records.compression import NAMES, NONE, codec_number, compress
 from ottla.wire.apis import INIT_PRODUCER_ID
@@ -113,7 +113,7 @@ class Producer(Sending):
     async def _begin(self) -> None:
         await self._cluster.open()
         encoding = Encoding(self._codec, self._level, self._transactions is not None)
-        produce = Produce(self._cluster, self._acks, encoding, Spares())
+        produce = Produce(self._cluster, self._acks, encoding, BufferPool())
         sender = self._sender = Sender(self._cluster, self._buffer, self._router, produce, self._sender_options)
         if self._transactions is not None:
             await self._transactions.begin_with(sender, self._buffer, produce)
@@ -213,7 +213,7 @@ class Producer(Sending):
         chunk = Chunk(topic, self._buffer.lock, time.monotonic())
         chunk.timestamp_ms = time.time_ns() // 1_000_000
         if hasattr(records, "schema"):
-            from ottla.client.arrow import fill_from_arrow
+            from ottla.client.producer.arrow import fill_from_arrow
 
             fill_from_arrow(chunk, records)
         else:

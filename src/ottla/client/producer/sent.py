@@ -6,8 +6,8 @@ import asyncio
 import threading
 from collections.abc import Generator
 
-from ottla.client.chunk import Chunk
-from ottla.client.delivery import Delivery
+from ottla.client.producer.chunk import Chunk
+from ottla.client.producer.delivery import Delivery
 
 
 class Sent(tuple[Chunk, int]):

@@ -11,9 +11,6 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Self
 
-from ottla.client.batch import ANONYMOUS, Identity
-from ottla.client.buffer import Buffer, settled
-from ottla.client.cluster import Cluster
 from ottla.client.errors import (
     ClientError,
     CommitFailed,
@@ -22,9 +19,12 @@ from ottla.client.errors import (
 )
 from ottla.client.group.coordinator import Coordinator, CoordinatorKind
 from ottla.client.group.offsets import GroupOffsets, HasGroupOffsets, Offset, TopicPartition
-from ottla.client.partition_queue import PartitionQueue
-from ottla.client.produce import Produce
-from ottla.client.sender import Gate, Sender
+from ottla.client.network.cluster import Cluster
+from ottla.client.producer.batch import ANONYMOUS, Identity
+from ottla.client.producer.buffer import Buffer, settled
+from ottla.client.producer.partition_queue import PartitionQueue
+from ottla.client.producer.produce import Produce
+from ottla.client.producer.sender import Gate, Sender
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from ottla.wire.messages.add_partitions_to_txn import (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from threading import get_ident
 from time import time_ns
 
-from ottla.client.buffer import Buffer
-from ottla.client.chunk import RECORD_OVERHEAD_BYTES, Chunk, Headers, OnDelivery, headers_bytes
 from ottla.client.errors import InvalidRecord
-from ottla.client.sent import Sent
+from ottla.client.producer.buffer import Buffer
+from ottla.client.producer.chunk import RECORD_OVERHEAD_BYTES, Chunk, Headers, OnDelivery, headers_bytes
+from ottla.client.producer.sent import Sent
 
 _BYTES_LIKE = (bytes, bytearray, memoryview)
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import NamedTuple
 
-from ottla.client.chunk import Chunk, Indexes
 from ottla.client.errors import InvalidRecord, ServerError
-from ottla.client.metadata import Topic
+from ottla.client.network.metadata import Topic
+from ottla.client.producer.chunk import Chunk, Indexes
 from ottla.records.key_hash import NO_KEY, partitions_of_keys
 from ottla.wire.errors import ErrorCode
 

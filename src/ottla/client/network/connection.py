@@ -8,7 +8,6 @@ from collections import deque
 from typing import NamedTuple, TypeVar, cast
 
 from ottla import __version__
-from ottla.client.address import Address
 from ottla.client.errors import (
     BrokerUnreachable,
     ClientError,
@@ -18,8 +17,9 @@ from ottla.client.errors import (
     UnsupportedByBroker,
     raise_for,
 )
-from ottla.client.frame_receiver import FrameReceiver
-from ottla.client.outgoing import Outgoing
+from ottla.client.network.address import Address
+from ottla.client.network.frame_receiver import FrameReceiver
+from ottla.client.network.outgoing import Outgoing
 from ottla.wire.apis import API_VERSIONS, PRODUCE, Api
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import decode_response, encode_request

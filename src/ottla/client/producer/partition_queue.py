@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 
-from ottla.client.batch import ANONYMOUS, Batch, Identity
-from ottla.client.chunk import Chunk, Indexes
-from ottla.client.delivery import Outcome
 from ottla.client.errors import ClientError, DeliveryTimedOut, ServerError, describe_place
+from ottla.client.producer.batch import ANONYMOUS, Batch, Identity
+from ottla.client.producer.chunk import Chunk, Indexes
+from ottla.client.producer.delivery import Outcome
 from ottla.records.batch import NO_SEQUENCE, add_to_sequence
 from ottla.wire.errors import ErrorCode
 

@@ -8,8 +8,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from ottla.client.chunk import Chunk
 from ottla.client.errors import BufferFull
+from ottla.client.producer.chunk import Chunk
 
 
 class Buffer:

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, Self, TypeVar
 
-from ottla.client.address import Address
-from ottla.client.admin_groups import GroupAdmin
-from ottla.client.admin_transactions import TransactionAdmin
-from ottla.client.admin_types import (
+from ottla.client.admin.groups import GroupAdmin
+from ottla.client.admin.transactions import TransactionAdmin
+from ottla.client.admin.types import (
     CONFIG_TYPES,
     Broker,
     ClusterDescription,
@@ -24,11 +23,12 @@ from ottla.client.admin_types import (
     ResourceConfigs,
     ResourceKind,
 )
-from ottla.client.cluster import ClientOptions, Cluster
 from ottla.client.errors import ServerError, all_or_error, raise_for
-from ottla.client.metadata import Topic
+from ottla.client.network.address import Address
+from ottla.client.network.cluster import ClientOptions, Cluster
+from ottla.client.network.metadata import Topic
+from ottla.client.network.retry import Patience
 from ottla.client.offsets import Isolation, Position, find_offsets
-from ottla.client.retry import Patience
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsRequest,

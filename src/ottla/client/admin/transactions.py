@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ottla.client.cluster import Cluster
 from ottla.client.errors import ServerError, all_or_error, raise_for
 from ottla.client.group.coordinator import Coordinator, CoordinatorKind
+from ottla.client.network.cluster import Cluster
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,

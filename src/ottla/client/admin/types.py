@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from ottla.client.address import Address
 from ottla.client.group.offsets import Offset, TopicPartition
+from ottla.client.network.address import Address
 
 BROKER_DEFAULT = -1
 

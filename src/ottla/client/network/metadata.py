@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.client.address import Address
 from ottla.client.errors import ServerError
+from ottla.client.network.address import Address
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 from ottla.wire.uuids import ZERO_UUID

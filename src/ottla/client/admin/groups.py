@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from ottla.client.admin_types import GroupDescription, GroupLag, GroupListing
-from ottla.client.cluster import Cluster
+from ottla.client.admin.types import GroupDescription, GroupLag, GroupListing
 from ottla.client.consumer.visible_count import Advance, count_visible
 from ottla.client.errors import ServerError, UnknownTopicOrPartition, UnsupportedByBroker, all_or_error, raise_for
 from ottla.client.group.assignors import by_topic
@@ -15,6 +14,7 @@ from ottla.client.group.commits import LAST_VERSION_BY_NAME, commit_request, fet
 from ottla.client.group.coordinator import Coordinator, CoordinatorKind
 from ottla.client.group.description import CLASSIC, describe_group
 from ottla.client.group.offsets import Membership, Offset, TopicPartition
+from ottla.client.network.cluster import Cluster
 from ottla.client.offsets import EARLIEST, LATEST, Isolation, find_offsets
 from ottla.wire.apis import LIST_GROUPS
 from ottla.wire.errors import ErrorCode

@@ -11,12 +11,12 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
-from ottla.client.delivery import NO_OFFSET, Delivery
 from ottla.client.errors import ClientError
+from ottla.client.producer.delivery import NO_OFFSET, Delivery
 from ottla.records.codec import Column, Rows, weigh
 
 if TYPE_CHECKING:
-    from ottla.client.batch import Batch
+    from ottla.client.producer.batch import Batch
 
 T = TypeVar("T")
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]

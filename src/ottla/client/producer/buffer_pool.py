@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-MOST_SPARES = 8
-LARGEST_SPARE_BYTES = 2 << 20
+MOST_KEPT = 8
+LARGEST_KEPT_BYTES = 2 << 20
 
 
-class Spares:
+class BufferPool:
     def __init__(self) -> None:
-        self._spares: list[bytearray] = []
+        self._kept: list[bytearray] = []
 
     def take(self) -> bytearray:
         """To be written over, whatever it holds."""
-        while self._spares:
-            memory = self._spares.pop()
+        while self._kept:
+            memory = self._kept.pop()
             try:
                 memory.pop()  # which is refused while anybody looks at it
             except BufferError:
@@ -23,5 +23,5 @@ class Spares:
 
     def give(self, memory: bytearray) -> None:
         """It is done with. Nobody writes from it any more."""
-        if len(self._spares) < MOST_SPARES and 0 < len(memory) <= LARGEST_SPARE_BYTES:
-            self._spares.append(memory)
+        if len(self._kept) < MOST_KEPT and 0 < len(memory) <= LARGEST_KEPT_BYTES:
+            self._kept.append(memory)

@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ottla.client.batch import Batch, Encoding
-from ottla.client.cluster import Cluster
-from ottla.client.delivery import Outcome
 from ottla.client.errors import ClientError, InvalidRecord, MalformedAnswer, ServerError
-from ottla.client.metadata import Topic
-from ottla.client.spares import Spares
+from ottla.client.network.cluster import Cluster
+from ottla.client.network.metadata import Topic
+from ottla.client.producer.batch import Batch, Encoding
+from ottla.client.producer.buffer_pool import BufferPool
+from ottla.client.producer.delivery import Outcome
 from ottla.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -31,7 +31,7 @@ class Produce(NamedTuple):
     cluster: Cluster
     acks: int
     encoding: Encoding
-    spares: Spares
+    pool: BufferPool
     transactional_id: str | None = None
     joins_by_writing: bool = True
 
@@ -60,7 +60,7 @@ class Produce(NamedTuple):
     def _request(self, topics: Mapping[str, Topic], batches: Iterable[Batch]) -> ProduceRequest:
         data: defaultdict[str, list[PartitionProduceData]] = defaultdict(list)
         for batch in batches:
-            records = batch.encode(self.encoding, self.spares)
+            records = batch.encode(self.encoding, self.pool)
             data[batch.queue.topic].append(PartitionProduceData(index=batch.queue.index, records=records))
         return ProduceRequest(
             transactional_id=self.transactional_id,

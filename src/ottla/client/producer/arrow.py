@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from ottla.client.chunk import Chunk
 from ottla.client.consumer.fetched_data import Portion
 from ottla.client.errors import InvalidRecord
+from ottla.client.producer.chunk import Chunk
 from ottla.records.codec import Binary, Column, ColumnBuffers, Headers, Rows
 
 _COLUMNS = ("key", "value", "timestamp", "headers", "partition")

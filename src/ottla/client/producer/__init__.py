@@ -1,0 +1,1 @@
+"""Writing: the producer, its transactions, and what both are made of."""
