@@ -38,7 +38,7 @@ def connected() -> Iterator[Callable[[bytes], None]]:
             end.setblocking(False)
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BYTES)
         handle = Dispatch(broker).handle
-        connection = Connection(loop, served, ReceiveMemory(), Limits(), handle, lambda _connection, _reason: None)
+        connection = Connection(loop, served, "", ReceiveMemory(), Limits(), handle, lambda _connection, _reason: None)
 
         def exchange(data: bytes) -> None:
             client.sendall(data)

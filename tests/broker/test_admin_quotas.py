@@ -83,8 +83,10 @@ def test_quotas_of_every_entity_are_kept_over_restarts(opened: OpenBroker) -> No
     expected.append(([("ip", "1.2.3.4")], {"connection_creation_rate": 5.0}))
     for _ in range(2):
         assert sorted(describe(opened), key=str) == sorted(expected, key=str)
-        assert opened.broker.quotas.limit("producer_byte_rate", "c1") == 1.0
-        assert opened.broker.quotas.limit("producer_byte_rate", "another") == 2.0
+        limits = [
+            opened.broker.quotas.limit("producer_byte_rate", *of) for of in (("c1", "u1"), ("other", "u1"), ("c1",))
+        ]
+        assert limits == [6.0, 4.0, 7.0]
         opened.stop()
         opened.start()
 

@@ -21,6 +21,8 @@ READERS = ("broker", "cli")  # the rooms that read them
 OTHER_DEFAULTS = {
     "node.id",  # Kafka has none, and does not start without
     "principal.builder.class",  # Kafka's is a class of its own
+    "socket.receive.buffer.bytes",  # a fixed size, as Kafka's, keeps Linux from adapting it
+    "socket.send.buffer.bytes",
 }
 
 

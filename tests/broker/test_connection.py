@@ -44,7 +44,7 @@ class Server:
         self.reasons: list[str] = []
         self.echoes = False
         self.memory = ReceiveMemory()
-        self.connection = Connection(self.loop, served, self.memory, limits or Limits(), self.handle, self.closed)
+        self.connection = Connection(self.loop, served, "", self.memory, limits or Limits(), self.handle, self.closed)
 
     def handle(self, connection: Connection, frame: memoryview) -> None:
         self.frames.append(bytes(frame))

@@ -40,7 +40,7 @@ def ask(opened: OpenBroker, module: Any, request: Request) -> Any:
     context = SimpleNamespace(
         version=request.api.highest,
         client_id="test",
-        connection=SimpleNamespace(listener="PLAINTEXT", peer=("127.0.0.1", 1)),
+        connection=SimpleNamespace(listener="PLAINTEXT", address="127.0.0.1"),
         reply=answers.append,
     )
     response = module.handle(opened.broker, request, cast(Context, context))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.quotas import REQUEST_PERCENTAGE
+from ottla.broker.quotas import REQUEST_PERCENTAGE, client_entity
 from ottla.testing.simulated_client import SimulatedClient
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -217,7 +217,7 @@ def test_a_join_that_waits_is_refused_when_the_broker_stops(start: Start) -> Non
 def test_a_client_over_its_quota_is_told_so_now_and_later(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     broker = start(group_initial_rebalance_delay_ms="5000")
     client = broker.client()
-    broker.broker.quotas.set_limits("simulated", {REQUEST_PERCENTAGE: 1})
+    broker.broker.quotas.set_limits(client_entity("simulated"), {REQUEST_PERCENTAGE: 1})
     monkeypatch.setattr(broker.broker, "throttle", lambda _kind, _context, amount: 77 + int(amount))
     assert client.ask(HeartbeatRequest(group_id=GROUP, generation_id=1, member_id="m")).throttle_time_ms == 77
     assert client.ask(join_request(), 3).throttle_time_ms == 77

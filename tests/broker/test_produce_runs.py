@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from ottla.broker.connection import Connection
 from ottla.broker.dispatch import Dispatch
 from ottla.broker.produce_runs import MOST_BATCH_BYTES, MOST_SHAPES, ProduceRuns
+from ottla.broker.quotas import client_entity
 from ottla.log.files import DiskFile
 from ottla.records.build import build_batch
 from ottla.records.compression import LZ4, NONE
@@ -366,7 +367,7 @@ def test_a_quota_that_is_set_holds_for_the_next_request(side: Side) -> None:
     side.handle(frames(2))
     runs = side.dispatch._runs
     assert runs is not None
-    side.broker.quotas.set_limits("bench", {"producer_byte_rate": 1e9})
+    side.broker.quotas.set_limits(client_entity("bench"), {"producer_byte_rate": 1e9})
     assert not runs.take(cast(Connection, Client()), memoryview(bytearray(frames(1)[0])))
 
 

@@ -5,18 +5,23 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.quotas import (
+    CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
-    DEFAULT_CLIENT,
+    CONTROLLER_MUTATION_RATE,
+    FORGOTTEN_AFTER_MS,
     PRODUCER_BYTE_RATE,
     Quotas,
     Rate,
+    TokenBucket,
+    client_entity,
 )
+from ottla.controller.quotas import Entity
 
 
 @pytest.fixture
 def quotas() -> Quotas:
     quotas = Quotas()
-    quotas.set_limits("batch", {PRODUCER_BYTE_RATE: 1000})
+    quotas.set_limits(client_entity("batch"), {PRODUCER_BYTE_RATE: 1000})
     return quotas
 
 
@@ -44,14 +49,14 @@ def test_old_windows_are_forgotten(quotas: Quotas) -> None:
 
 
 def test_clients_and_kinds_are_counted_apart(quotas: Quotas) -> None:
-    quotas.set_limits("other", {PRODUCER_BYTE_RATE: 1000})
+    quotas.set_limits(client_entity("other"), {PRODUCER_BYTE_RATE: 1000})
     quotas.charge(PRODUCER_BYTE_RATE, "batch", 15_000, 0)
     assert quotas.charge(PRODUCER_BYTE_RATE, "other", 5000, 0) == 0
     assert quotas.charge(CONSUMER_BYTE_RATE, "batch", 10**9, 0) == 0
 
 
 def test_the_default_holds_for_each_client_without_a_quota_of_its_own(quotas: Quotas) -> None:
-    quotas.set_limits(DEFAULT_CLIENT, {PRODUCER_BYTE_RATE: 10, CONSUMER_BYTE_RATE: 10})
+    quotas.set_limits(client_entity(None), {PRODUCER_BYTE_RATE: 10, CONSUMER_BYTE_RATE: 10})
     assert quotas.limit(PRODUCER_BYTE_RATE, "batch") == 1000
     assert quotas.limit(CONSUMER_BYTE_RATE, "batch") == 10
     assert quotas.charge(PRODUCER_BYTE_RATE, "one", 90, 0) == 0
@@ -60,9 +65,9 @@ def test_the_default_holds_for_each_client_without_a_quota_of_its_own(quotas: Qu
 
 def test_a_quota_that_is_taken_away_throttles_no_more(quotas: Quotas) -> None:
     quotas.charge(PRODUCER_BYTE_RATE, "batch", 15_000, 0)
-    quotas.set_limits("batch", {})
+    quotas.set_limits(client_entity("batch"), {})
     assert quotas.charge(PRODUCER_BYTE_RATE, "batch", 15_000, 0) == 0
-    assert quotas.clients() == []
+    assert not quotas.are_set
 
 
 def test_what_was_not_given_is_refunded(quotas: Quotas) -> None:
@@ -79,6 +84,76 @@ def test_a_quota_of_nothing_waits_as_long_as_there_is() -> None:
 
 def test_windows_of_another_size() -> None:
     quotas = Quotas(windows=3, window_ms=2000)
-    quotas.set_limits("batch", {PRODUCER_BYTE_RATE: 1000})
+    quotas.set_limits(client_entity("batch"), {PRODUCER_BYTE_RATE: 1000})
     assert quotas.charge(PRODUCER_BYTE_RATE, "batch", 4000, 0) == 0  # two full windows' worth
     assert quotas.charge(PRODUCER_BYTE_RATE, "batch", 10**9, 0) == 6000
+
+
+BOTH: Entity = (("client-id", "c"), ("user", "u"))
+ANY_CLIENT_OF_USER: Entity = (("client-id", None), ("user", "u"))
+USER_ALONE: Entity = (("user", "u"),)
+OF_ANY_USER: Entity = (("client-id", "c"), ("user", None))
+ANY_OF_ANY: Entity = (("client-id", None), ("user", None))
+ANY_USER: Entity = (("user", None),)
+STRONGEST_FIRST = [
+    BOTH,
+    ANY_CLIENT_OF_USER,
+    USER_ALONE,
+    OF_ANY_USER,
+    ANY_OF_ANY,
+    ANY_USER,
+    client_entity("c"),
+    client_entity(None),
+]
+
+
+def test_the_strongest_quota_holds() -> None:
+    quotas = Quotas()
+    for number, entity in enumerate(STRONGEST_FIRST):
+        quotas.set_limits(entity, {PRODUCER_BYTE_RATE: float(number)})
+    for number, entity in enumerate(STRONGEST_FIRST):
+        assert quotas.limit(PRODUCER_BYTE_RATE, "c", "u") == float(number)
+        quotas.set_limits(entity, {})
+    assert quotas.limit(PRODUCER_BYTE_RATE, "c", "u") is None
+
+
+@pytest.mark.parametrize(
+    ("entity", "is_shared"), [(USER_ALONE, True), (ANY_USER, True), (ANY_CLIENT_OF_USER, False), (ANY_OF_ANY, False)]
+)
+def test_the_clients_of_a_user_share_its_quota(entity: Entity, is_shared: bool) -> None:
+    quotas = Quotas()
+    quotas.set_limits(entity, {PRODUCER_BYTE_RATE: 1000})
+    assert quotas.charge(PRODUCER_BYTE_RATE, "one", 9000, 0, "u") == 0
+    assert (quotas.charge(PRODUCER_BYTE_RATE, "two", 9000, 0, "u") > 0) == is_shared
+
+
+def test_a_bucket_gives_a_burst_and_then_waits_for_the_debt() -> None:
+    bucket = TokenBucket(burst_seconds=10)
+    bucket.take(100, 10, 0)
+    assert bucket.throttle_ms(10, 0) == 0
+    bucket.take(30, 10, 0)
+    assert bucket.throttle_ms(10, 0) == 3000
+    assert bucket.throttle_ms(10, 3000) == 0
+    bucket.take(0, 10, 10**6)
+    bucket.take(101, 10, 10**6)
+    assert bucket.throttle_ms(10, 10**6) == 100
+
+
+def test_an_address_that_connects_too_often_waits_at_most_a_window() -> None:
+    quotas = Quotas()
+    quotas.set_limits((("ip", None),), {CONNECTION_CREATION_RATE: 1})
+    quotas.set_limits((("ip", "10.0.0.1"),), {CONNECTION_CREATION_RATE: 100})
+    waits = [quotas.charge_connection("10.0.0.2", 0) for _ in range(100)]
+    assert waits == [0] * 10 + [1000] * 90
+    assert quotas.charge_connection("10.0.0.2", 11_000) == 0  # those that were turned away do not count
+    assert [quotas.charge_connection("10.0.0.1", 0) for _ in range(100)] == [0] * 100
+
+
+def test_who_is_idle_for_an_hour_is_forgotten() -> None:
+    quotas = Quotas()
+    quotas.set_limits(client_entity(None), {PRODUCER_BYTE_RATE: 1000, CONTROLLER_MUTATION_RATE: 1})
+    for number in range(10):
+        quotas.charge(PRODUCER_BYTE_RATE, f"client-{number}", 1, 0)
+        quotas.charge_mutations(f"client-{number}", 1, 0)
+    quotas.charge(PRODUCER_BYTE_RATE, "late", 1, FORGOTTEN_AFTER_MS + 1)
+    assert quotas.known == 1

@@ -8,8 +8,21 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.quotas import PRODUCER_BYTE_RATE
+from ottla.broker.admission import Admission
+from ottla.broker.loop import Loop
+from ottla.broker.quotas import (
+    CONNECTION_CREATION_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    client_entity,
+)
+from ottla.broker.server import Server
 from ottla.testing.simulated_client import SimulatedClient
+from ottla.testing.simulated_system import SimulatedSystem
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.wire.uuids import ZERO_UUID
 from tests.sim.simulated_broker import FETCH_VERSION, PRODUCE_VERSION, SimulatedBroker, fetch_request, fetched_values
 
 Start = Callable[..., SimulatedBroker]
@@ -105,7 +118,7 @@ def test_an_idle_connection_is_closed_after_its_time_and_a_used_one_is_not(start
 def test_who_is_over_its_quota_is_told_so_and_not_heard_meanwhile(start: Start) -> None:
     broker = start()
     broker.create("t")
-    broker.broker.quotas.set_limits("greedy", {PRODUCER_BYTE_RATE: 1000.0})
+    broker.broker.quotas.set_limits(client_entity("greedy"), {PRODUCER_BYTE_RATE: 1000.0})
     greedy, other = broker.client("greedy"), broker.client("other")
     asked_at = broker.system.now()
     answer = greedy.ask(broker.produce_request("t", [b"x" * 15_000]), PRODUCE_VERSION)
@@ -117,6 +130,59 @@ def test_who_is_over_its_quota_is_told_so_and_not_heard_meanwhile(start: Start) 
     assert broker.system.now() == asked_at
     greedy.answer(number)
     assert broker.system.now() - asked_at == pytest.approx(wait_seconds)
+
+
+def create_answer(client: SimulatedClient, name: str, partitions: int, version: int) -> tuple[int, int]:
+    asked = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
+    answer = client.ask(CreateTopicsRequest(topics=[asked]), version)
+    return answer.topics[0].error_code, answer.throttle_time_ms
+
+
+def test_who_creates_too_much_is_refused_or_held_back_as_its_version_knows(start: Start) -> None:
+    broker = start()
+    broker.broker.quotas.set_limits((("user", "ANONYMOUS"),), {CONTROLLER_MUTATION_RATE: 1.0})
+    client = broker.client()
+    assert create_answer(client, "a", 11, 7) == (0, 0)  # a burst of as many windows as there are
+    assert create_answer(client, "b", 10, 7) == (0, 0)  # nothing left, but no debt
+    assert create_answer(client, "c", 1, 7) == (ErrorCode.THROTTLING_QUOTA_EXCEEDED, 10_000)
+    asked_at = broker.system.now()
+    delete = DeleteTopicsRequest(topics=[DeleteTopicState(name="a", topic_id=ZERO_UUID)], timeout_ms=1000)
+    assert client.ask(delete, 6).responses[0].error_code == 0
+    assert broker.system.now() - asked_at == pytest.approx(10)  # it was held back, and then had paid
+    older = broker.client()
+    asked_at = broker.system.now()
+    assert create_answer(older, "c", 1, 5) == (0, 12_000)  # eleven for what was deleted
+    assert create_answer(older, "d", 1, 5)[0] == 0
+    assert broker.system.now() - asked_at == pytest.approx(12)
+
+
+def test_an_address_that_connects_too_often_is_kept_waiting_and_turned_away(start: Start) -> None:
+    broker = start()
+    broker.broker.quotas.set_limits((("ip", "10.0.0.1"),), {CONNECTION_CREATION_RATE: 1.0})
+    clients = [broker.client() for _ in range(12)]
+    broker.advance(0.5)
+    for client in clients:
+        client.step()
+    assert [client.is_closed for client in clients] == [False] * 12
+    broker.advance(0.6)
+    for client in clients:
+        client.step()
+    assert [client.is_closed for client in clients] == [False] * 10 + [True] * 2
+
+
+def test_connections_wait_when_too_many_come_in_a_second() -> None:
+    system = SimulatedSystem(1)
+    loop = Loop(system)
+    admission = Admission()
+    admission.max_creation_rate = 10
+    server = Server(loop, "", 0, lambda _connection, _frame: None, admission=admission)
+    sockets = [system.connect(server.port) for _ in range(150)]
+    system.advance(loop, 0.05)
+    assert len(server.connections) == 101  # ten seconds' worth, and the one that showed it
+    system.advance(loop, 5)
+    assert 106 <= len(server.connections) <= 160
+    system.advance(loop, 60)
+    assert len(server.connections) == len(sockets)
 
 
 def workload(broker: SimulatedBroker) -> tuple[dict[int, list[bytes | None]], list[object]]:

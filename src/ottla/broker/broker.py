@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.broker.address_limits import parse_address_limits
+from ottla.broker.admission import Admission
 from ottla.broker.background import Background
 from ottla.broker.catalog import Catalog
 from ottla.broker.config_layers import BrokerSettings
@@ -19,7 +20,8 @@ from ottla.broker.listeners import Endpoint, advertised_endpoint, read_advertise
 from ottla.broker.loop import Loop
 from ottla.broker.metrics import CONTENT_TYPE, Metrics, exposition
 from ottla.broker.quotas import Quotas
-from ottla.broker.server import Admission, Handle, Server
+from ottla.broker.server import Handle, Server
+from ottla.broker.system import SocketBuffers
 from ottla.broker.topics import Topics
 from ottla.controller.layout import BrokerNode
 from ottla.controller.local_store import LocalStore
@@ -71,11 +73,15 @@ class Broker:
         self.topics = Topics()
         self.logs = LogManager(files, folder)
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
-        self.quotas = Quotas(config.quota_window_num, config.quota_window_size_seconds * 1000)
+        self.quotas = Quotas(
+            config.quota_window_num,
+            config.quota_window_size_seconds * 1000,
+            mutation_burst_seconds=config.controller_quota_window_num * config.controller_quota_window_size_seconds,
+        )
         self.metrics = Metrics()
         self.make_dispatch: Callable[[Broker], Dispatch] = Dispatch
         self._catalog: Catalog | None = None
-        self._admission = Admission()
+        self._admission = Admission(quotas=self.quotas)
         self._limit_connections()
         self.servers: list[Server] = []
         self.endpoints: dict[str, Endpoint] = {}  # where clients are told to connect, by the listener they use
@@ -134,6 +140,7 @@ class Broker:
         config, admission = self.settings.config, self._admission
         admission.max_connections = config.max_connections
         admission.max_connections_per_ip = config.max_connections_per_ip
+        admission.max_creation_rate = config.max_connection_creation_rate
         overrides = config.max_connections_per_ip_overrides
         admission.limits_by_address = parse_address_limits("max.connections.per.ip.overrides", overrides)
 
@@ -149,6 +156,7 @@ class Broker:
             admission=self._admission,
             max_idle_seconds=config.connections_max_idle_ms / 1000,
             backlog=config.socket_listen_backlog_size,
+            buffers=SocketBuffers(config.socket_send_buffer_bytes, config.socket_receive_buffer_bytes),
         )
         self.servers.append(server)
         return server
@@ -246,7 +254,10 @@ class Broker:
         """Count what a client used, and hold it back if that was too much; for how many milliseconds."""
         if not self.quotas.are_set:
             return 0
-        throttle_ms = self.quotas.charge(kind, context.client_id, amount, self.clock_ms())
+        return self.hold_back(kind, context, self.quotas.charge(kind, context.client_id, amount, self.clock_ms()))
+
+    def hold_back(self, kind: str, context: Context, throttle_ms: int) -> int:
+        """Read nothing from a client for so long, because of its quota."""
         if throttle_ms:
             self.metrics.throttled_ms[kind] += throttle_ms
             context.connection.mute(throttle_ms / 1000)

@@ -7,11 +7,12 @@ aside, never deleted.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import ParamSpec, TypeVar
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from ottla.broker.config_layers import BrokerSettings
 from ottla.broker.events import Events
@@ -20,7 +21,7 @@ from ottla.controller import layout
 from ottla.controller.cluster import Cluster
 from ottla.controller.layout import BrokerNode, PartitionState, StoredTopic, TopicNode
 from ottla.controller.refusal import Refusal
-from ottla.controller.store import Create, Delete, Operation, Set, Store
+from ottla.controller.store import Create, Delete, Operation, Set, Store, StoreUnusable
 from ottla.controller.topics import (
     Defaults,
     Deletion,
@@ -47,6 +48,14 @@ STRAY_FOLDER = "-stray"
 LONGEST_FOLDER_NAME = 255
 
 
+Charge = Callable[[int], None]
+"""Counts partitions that come or go against somebody's quota; Refusal where that is used up."""
+
+
+def _free(_partitions: int) -> None:
+    pass
+
+
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
@@ -65,6 +74,20 @@ def _without_collector(method: Callable[_Arguments, _Result]) -> Callable[_Argum
                 gc.enable()
 
     return paused
+
+
+class _Expansion(NamedTuple):
+    """New partitions of a topic that are not in the store yet."""
+
+    new: NewPartitions
+    node: TopicNode
+    partitions: list[Partition]
+
+    @property
+    def operations(self) -> list[Operation]:
+        name, first, replicas = self.new
+        set_topic = Set(layout.topic_path(name), layout.encode_topic(self.node))
+        return [set_topic, *layout.partition_operations(name, first, replicas)]
 
 
 class Catalog:
@@ -192,36 +215,62 @@ class Catalog:
 
     @_without_collector
     def create_topics(
-        self, asked: Sequence[CreatableTopic], *, validate_only: bool = False
+        self, asked: Sequence[CreatableTopic], *, validate_only: bool = False, charge: Charge = _free
     ) -> dict[str, NewTopic | Refusal]:
         """Decide on a request, and create what may be: in the store all at once, then the logs."""
         decisions = decide_creations(self.cluster, asked, self._defaults(), self._random, new_uuid)
-        if not validate_only:
-            created = [decision for decision in decisions.values() if isinstance(decision, NewTopic)]
-            operations = [
-                operation
-                for topic in created
-                for operation in layout.topic_operations(topic.name, topic.node, topic.overrides)
-            ]
+        for topic in _new(decisions):
+            if (refusal := _refused(charge, len(topic.node.replicas))) is not None:
+                decisions[topic.name] = refusal
+        if validate_only:
+            return decisions
+        created = _new(decisions)
+        operations = [
+            operation
+            for topic in created
+            for operation in layout.topic_operations(topic.name, topic.node, topic.overrides)
+        ]
+        try:
+            self._commit(operations)
+        except Refusal as refusal:
+            return decisions | {topic.name: refusal for topic in created}
+        for topic in created:
+            self.cluster.add(topic.name, topic.node)
+            try:
+                self._open_topic(topic.name, _new_topic(topic.node), topic.overrides)
+                events.debug("a topic was created", topic=topic.name, partitions=len(topic.node.replicas))
+            except StorageFailed as failure:
+                events.warning("a topic cannot be created", topic=topic.name, reason=failure)
+                with contextlib.suppress(Refusal):  # then it stays in the store, and can be deleted or is there later
+                    self._delete([topic.name])
+                decisions[topic.name] = Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
+        return decisions
+
+    def _commit(self, operations: Sequence[Operation]) -> None:
+        """Change the store; if it cannot be written, as on a full disk, nothing has changed."""
+        try:
             if operations:
                 self.store.commit(operations)
-            for topic in created:
-                self.cluster.add(topic.name, topic.node)
-                try:
-                    self._open_topic(topic.name, _new_topic(topic.node), topic.overrides)
-                    events.debug("a topic was created", topic=topic.name, partitions=len(topic.node.replicas))
-                except StorageFailed as failure:
-                    events.warning("a topic cannot be created", topic=topic.name, reason=failure)
-                    self._delete([topic.name])
-                    decisions[topic.name] = Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
-        return decisions
+        except StoreUnusable as error:
+            raise storage_refusal(error) from error
 
-    def delete_topics(self, asked: Sequence[DeleteTopicState]) -> list[DeletionDecision]:
+    def delete_topics(self, asked: Sequence[DeleteTopicState], *, charge: Charge = _free) -> list[DeletionDecision]:
         decisions = decide_deletions(self.cluster, asked)
-        self._delete([answer.decision.name for answer in decisions if isinstance(answer.decision, Deletion)])
+        for number, answer in enumerate(decisions):
+            if isinstance(answer.decision, Deletion):
+                count = len(self.cluster.topics[answer.decision.name].replicas)
+                if (refusal := _refused(charge, count)) is not None:
+                    decisions[number] = answer._replace(decision=refusal)
+        try:
+            self._delete([answer.decision.name for answer in decisions if isinstance(answer.decision, Deletion)])
+        except Refusal as refusal:
+            return [
+                answer._replace(decision=refusal) if isinstance(answer.decision, Deletion) else answer
+                for answer in decisions
+            ]
         return decisions
 
-    def _delete(self, names: Iterable[str]) -> None:
+    def _delete(self, names: Sequence[str]) -> None:
         operations: list[Operation] = []
         for name in names:
             for index in range(len(self.cluster.topics[name].replicas)):
@@ -231,9 +280,7 @@ class Catalog:
                 Delete(layout.topic_path(name)),
                 Delete(layout.topic_config_path(name)),
             ]
-        if not operations:
-            return
-        self.store.commit(operations)
+        self._commit(operations)
         for name in names:
             self._forget(name)
         try:
@@ -259,38 +306,52 @@ class Catalog:
             events.warning("the folder of a deleted partition stays", partition=f"{name}-{index}", reason=error)
 
     def create_partitions(
-        self, asked: Sequence[CreatePartitionsTopic], *, validate_only: bool = False
+        self, asked: Sequence[CreatePartitionsTopic], *, validate_only: bool = False, charge: Charge = _free
     ) -> dict[str, NewPartitions | Refusal]:
         decisions = decide_expansions(self.cluster, asked, self._random)
-        if not validate_only:
-            added = [decision for decision in decisions.values() if isinstance(decision, NewPartitions)]
-            operations: list[Operation] = []
-            for name, first, replicas in added:
-                operations.append(Set(layout.topic_path(name), layout.encode_topic(self._expanded(name, replicas))))
-                operations += layout.partition_operations(name, first, replicas)
-            if operations:
-                self.store.commit(operations)
-            for name, first, replicas in added:
-                self._expand(name, first, replicas)
+        expansions: list[_Expansion] = []
+        for name, decision in decisions.items():
+            if isinstance(decision, NewPartitions):
+                try:
+                    charge(len(decision.replicas))
+                    if not validate_only:
+                        expansions.append(self._prepare(decision))
+                except Refusal as refusal:
+                    decisions[name] = refusal
+        try:
+            self._commit([operation for expansion in expansions for operation in expansion.operations])
+        except Refusal as refusal:
+            for new, _, _ in expansions:
+                self._drop_empty_logs(new)
+                decisions[new.name] = refusal
+            return decisions
+        for new, node, partitions in expansions:
+            self.cluster.replace(new.name, node)
+            self._topics.by_name[new.name].partitions += partitions
+            self._topics.changed(new.name)
         return decisions
 
-    def _expanded(self, name: str, replicas: list[list[int]]) -> TopicNode:
-        node = self.cluster.topics[name]
-        return TopicNode(node.topic_id, node.replicas + replicas)
+    def _prepare(self, new: NewPartitions) -> _Expansion:
+        """The logs come before the store: they leave nothing on the disk yet, and may be what fails."""
+        before = self.cluster.topics[new.name]
+        node = TopicNode(before.topic_id, before.replicas + new.replicas)
+        config = self._topic_config(self._topics.by_name[new.name].overrides)
+        try:
+            partitions = self._open_partitions(new.name, node, new.first, _first_states(new.replicas), config)
+        except StorageFailed as failure:
+            self._drop_empty_logs(new)
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
+        return _Expansion(new, node, partitions)
 
-    def _expand(self, name: str, first: int, replicas: list[list[int]]) -> None:
-        node = self._expanded(name, replicas)
-        self.cluster.replace(name, node)
-        topic = self._topics.by_name[name]
-        states = _first_states(replicas)
-        topic.partitions += self._open_partitions(name, node, first, states, self._topic_config(topic.overrides))
-        self._topics.changed(name)
+    def _drop_empty_logs(self, new: NewPartitions) -> None:
+        for index in range(new.first, new.first + len(new.replicas)):
+            self._logs.logs.pop((new.name, index), None)
 
     # Configurations
 
     def set_topic_configs(self, overrides: Mapping[str, dict[str, str]]) -> None:
         """Give topics other configurations, which were checked before, in place of those they have."""
-        self.store.commit(
+        self._commit(
             [Set(layout.topic_config_path(name), layout.encode_config(texts)) for name, texts in overrides.items()]
         )
         for name, texts in overrides.items():
@@ -299,7 +360,7 @@ class Catalog:
 
     def set_broker_configs(self, node_id: int | None, texts: Mapping[str, str]) -> None:
         """Give this broker, or with None all brokers, other settings; topics may have other fallbacks then."""
-        self.store.commit([layout.write_config(self.store, layout.broker_config_path(node_id), texts)])
+        self._commit([layout.write_config(self.store, layout.broker_config_path(node_id), texts)])
         self.read_settings()
         for topic in self._topics:
             self._reconfigure(topic)
@@ -312,6 +373,23 @@ class Catalog:
 
     def close(self) -> None:
         self.store.close()
+
+
+def storage_refusal(error: StoreUnusable) -> Refusal:
+    events.warning("a change was refused", reason=error)
+    return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"The store of the cluster cannot be written: {error}")
+
+
+def _refused(charge: Charge, partitions: int) -> Refusal | None:
+    try:
+        charge(partitions)
+    except Refusal as refusal:
+        return refusal
+    return None
+
+
+def _new(decisions: Mapping[str, NewTopic | Refusal]) -> list[NewTopic]:
+    return [decision for decision in decisions.values() if isinstance(decision, NewTopic)]
 
 
 def _new_topic(node: TopicNode) -> StoredTopic:

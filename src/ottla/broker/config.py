@@ -163,6 +163,25 @@ class BrokerConfig:
         "Other limits of connections for single addresses. Names of hosts are not looked up.",
         check=AddressLimits(),
     )
+    max_connection_creation_rate: int = own(
+        "max.connection.creation.rate",
+        Kind.INT,
+        MOST_INT,
+        "How many connections a second are taken in; the others wait.",
+        check=at_least(0),
+    )
+    socket_receive_buffer_bytes: int = own(
+        "socket.receive.buffer.bytes",
+        Kind.INT,
+        -1,
+        "The system's buffer for what a connection receives; -1: the system decides, and adapts it.",
+    )
+    socket_send_buffer_bytes: int = own(
+        "socket.send.buffer.bytes",
+        Kind.INT,
+        -1,
+        "The system's buffer for what a connection sends; -1: the system decides, and adapts it.",
+    )
     connections_max_idle_ms: int = own(
         "connections.max.idle.ms",
         Kind.LONG,
@@ -195,6 +214,20 @@ class BrokerConfig:
         Kind.INT,
         1,
         "The length of one window of time in the measure of quotas.",
+        check=at_least(1),
+    )
+    controller_quota_window_num: int = own(
+        "controller.quota.window.num",
+        Kind.INT,
+        11,
+        "How many windows of time make a burst of new and deleted partitions.",
+        check=at_least(1),
+    )
+    controller_quota_window_size_seconds: int = own(
+        "controller.quota.window.size.seconds",
+        Kind.INT,
+        1,
+        "The length of one such window.",
         check=at_least(1),
     )
     log_retention_check_interval_ms: int = own(

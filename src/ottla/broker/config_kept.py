@@ -23,13 +23,10 @@ _ROWS: tuple[Row, ...] = (
     ("connection.failed.authentication.delay.ms", Kind.INT, 100, "The delay of closing a failed login.", at_least(0)),
     ("connections.max.reauth.ms", Kind.LONG, 0, "How long a login lasts; 0: as long as its connection."),
     ("inter.broker.listener.name", Kind.STRING, None, "The listener that brokers use among each other."),
-    ("max.connection.creation.rate", Kind.INT, MOST_INT, "How many connections a second are taken in.", at_least(0)),
     ("principal.builder.class", Kind.CLASS, None, "What makes a principal of a connection."),
     ("security.inter.broker.protocol", Kind.STRING, "PLAINTEXT", "The protocol that brokers use among each other."),
     ("socket.connection.setup.timeout.max.ms", Kind.LONG, 30_000, "The longest wait for a connection to be made."),
     ("socket.connection.setup.timeout.ms", Kind.LONG, 10_000, "The first wait for a connection to be made."),
-    ("socket.receive.buffer.bytes", Kind.INT, 102_400, "The receive buffer of a socket; -1: the system's."),
-    ("socket.send.buffer.bytes", Kind.INT, 102_400, "The send buffer of a socket; -1: the system's."),
     # Identity and roles
     ("authorizer.class.name", Kind.STRING, "", "What decides who may do what; none: everybody everything."),
     ("broker.heartbeat.interval.ms", Kind.INT, 2000, "How often a broker tells the controller that it lives."),
@@ -46,8 +43,6 @@ _ROWS: tuple[Row, ...] = (
     # Quotas
     ("alter.log.dirs.replication.quota.window.num", Kind.INT, 11, "Windows in the measure of moves.", at_least(1)),
     ("alter.log.dirs.replication.quota.window.size.seconds", Kind.INT, 1, "The length of such a window.", at_least(1)),
-    ("controller.quota.window.num", Kind.INT, 11, "Windows in the measure of changes of topics.", at_least(1)),
-    ("controller.quota.window.size.seconds", Kind.INT, 1, "The length of such a window.", at_least(1)),
     ("replication.quota.window.num", Kind.INT, 11, "Windows in the measure of replication.", at_least(1)),
     ("replication.quota.window.size.seconds", Kind.INT, 1, "The length of such a window.", at_least(1)),
     # Logs

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ottla.controller import layout
-from ottla.controller.quotas import CLIENT_ID, Entity, entity_at, quota_path
+from ottla.controller.quotas import Entity, entity_at, quota_path
 from ottla.controller.store import Create, Operation, Set, Store, parent_of
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class StoredQuotas:
-    """Every entity that has quotas. Those of client ids alone are obeyed; the others are kept."""
+    """Every entity that has quotas."""
 
     def __init__(self, store: Store, obeyed: Quotas) -> None:
         self.by_entity: dict[Entity, dict[str, float]] = {}
@@ -32,8 +32,7 @@ class StoredQuotas:
             self.by_entity[entity] = dict(quotas)
         else:
             self.by_entity.pop(entity, None)
-        if len(entity) == 1 and entity[0][0] == CLIENT_ID:
-            self._obeyed.set_limits(layout.DEFAULT_ENTITY if entity[0][1] is None else entity[0][1], quotas)
+        self._obeyed.set_limits(entity, quotas)
 
     def replace(self, changed: Mapping[Entity, Mapping[str, float]]) -> None:
         """Give entities other quotas, which were checked before: all of them at once."""

@@ -55,13 +55,14 @@ class Connection:
         self,
         loop: Loop,
         sock: Socket,
+        address: str,
         memory: ReceiveMemory,
         limits: Limits,
         handle: Callable[[Connection, memoryview], None],
         closed: Callable[[Connection, str], None],
     ) -> None:
         self.socket = sock
-        self.peer: Any = sock.getpeername()
+        self.address = address  # of the client
         self.listener = ""  # the name of the one it came through
         self._loop = loop
         self._memory = memory

@@ -103,7 +103,7 @@ def serves_consumer_groups(broker: Broker) -> bool:
 
 
 def client_of(context: Context) -> Client:
-    return Client(context.client_id, f"/{context.connection.peer[0]}")
+    return Client(context.client_id, f"/{context.connection.address}")
 
 
 def _event_at(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ottla.broker.acceptor import Acceptor
 from ottla.broker.loop import READ, WRITE, Loop
 from ottla.broker.system import Socket
 
 MOST_REQUEST_BYTES = 8192
 PATIENCE_SECONDS = 10.0
 BACKLOG = 16
+MOST_VISITS = 100  # at a time: files are for clients
 
 Page = Callable[[], tuple[int, str, str]]  # status, content type, text
 REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
@@ -21,16 +23,14 @@ class HttpServer:
     def __init__(self, loop: Loop, host: str, port: int, pages: dict[str, Page]) -> None:
         self._loop = loop
         self._pages = pages
-        self._socket = loop.system.listen(host, port, BACKLOG)
-        self.host = host
-        self.port = self._socket.port()
         self._visits: set[_Visit] = set()
-        loop.watch(self._socket, READ, self._accept)
+        self._acceptor = Acceptor(loop, host, port, BACKLOG, self._admit)
+        self.host = host
+        self.port = self._acceptor.port
 
-    def _accept(self, _events: int) -> None:
-        try:
-            accepted, _ = self._socket.accept()
-        except OSError:
+    def _admit(self, accepted: Socket, _address: str) -> None:
+        if len(self._visits) >= MOST_VISITS:
+            accepted.close()
             return
         self._visits.add(_Visit(self._loop, accepted, self._answer, self._visits.discard))
 
@@ -47,8 +47,7 @@ class HttpServer:
         return _message(*page())
 
     def close(self) -> None:
-        self._loop.forget(self._socket)
-        self._socket.close()
+        self._acceptor.close()
         for visit in list(self._visits):
             visit.close()
 

@@ -1,24 +1,31 @@
-"""Client quotas: how many bytes a second a client id may produce and fetch, and how much of the broker's time it gets.
+"""Quotas: how many bytes a second a client may produce and fetch, how much of the broker's time it gets, how many
+partitions it may create and delete, and how often an address may connect.
 
 Rates are measured as Kafka measures them, over windows of time: by default eleven of a second. Who goes over its quota
 is told to wait for as long as brings the rate back under it, and is not read from meanwhile, so that it obeys even if
-it does not listen.
+it does not listen. Creations and deletions are counted with a bucket of tokens, which a burst may empty.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from ottla.controller.quotas import CLIENT_ID, IP, USER, Entity
 
 PRODUCER_BYTE_RATE = "producer_byte_rate"
 CONSUMER_BYTE_RATE = "consumer_byte_rate"
 REQUEST_PERCENTAGE = "request_percentage"
-KINDS = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE)
-DEFAULT_CLIENT = "<default>"
+CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
+CONNECTION_CREATION_RATE = "connection_creation_rate"
+KINDS = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE)
+ANONYMOUS = "ANONYMOUS"  # the user of every connection, for nobody logs in
 
 WINDOWS = 11
 WINDOW_MS = 1000
 FORGOTTEN_AFTER_MS = 3_600_000
+FORGET_INTERVAL_MS = 60_000
 
 
 class Rate:
@@ -67,56 +74,165 @@ class Rate:
         return min(round((rate - quota) / quota * span_ms), self.most_throttle_ms)
 
 
-class Quotas:
-    """The quotas that are set, by client id, and the rates of the clients they hold for."""
+class TokenBucket:
+    """Fills by so many tokens a second up to a burst. Who takes more than there are leaves a debt behind."""
 
-    def __init__(self, windows: int = WINDOWS, window_ms: int = WINDOW_MS) -> None:
-        self._windows = windows
-        self._window_ms = window_ms
-        self._limits: dict[str, dict[str, float]] = {}
-        self._rates: dict[tuple[str, str], Rate] = {}
-        self._used_ms: dict[tuple[str, str], int] = {}
+    __slots__ = ("_burst_seconds", "_filled_ms", "_tokens")
+
+    def __init__(self, burst_seconds: float) -> None:
+        self._burst_seconds = burst_seconds
+        self._tokens: float | None = None  # full, whatever the quota will be
+        self._filled_ms = 0
+
+    def take(self, amount: float, quota: float, now_ms: int) -> None:
+        self._fill(quota, now_ms)
+        assert self._tokens is not None
+        self._tokens -= amount
+
+    def throttle_ms(self, quota: float, now_ms: int) -> int:
+        """How long until the debt is paid."""
+        tokens = self._fill(quota, now_ms)
+        return round(-tokens / quota * 1000) if tokens < 0 else 0
+
+    def _fill(self, quota: float, now_ms: int) -> float:
+        most = quota * self._burst_seconds
+        tokens = most if self._tokens is None else self._tokens + (now_ms - self._filled_ms) / 1000 * quota
+        self._tokens = min(tokens, most)
+        self._filled_ms = now_ms
+        return self._tokens
+
+
+class _Quota(NamedTuple):
+    """A limit, and who shares it: a user, a client id, both together, or an address."""
+
+    limit: float
+    sharers: Entity
+
+
+class Quotas:
+    """The quotas that are set, and the rates of those they hold for."""
+
+    def __init__(
+        self, windows: int = WINDOWS, window_ms: int = WINDOW_MS, *, mutation_burst_seconds: float = WINDOWS
+    ) -> None:
+        self.windows = windows
+        self.window_ms = window_ms
+        self._mutation_burst_seconds = mutation_burst_seconds
+        self._limits: dict[Entity, dict[str, float]] = {}
+        self._rates: dict[tuple[str, Entity], Rate] = {}
+        self._buckets: dict[Entity, TokenBucket] = {}
+        self._used_ms: dict[tuple[str, Entity], int] = {}
+        self._forget_due_ms = 0
 
     @property
     def are_set(self) -> bool:
         return bool(self._limits)
 
-    def set_limits(self, client: str, limits: Mapping[str, float]) -> None:
-        """Replace the quotas of a client id, or of `DEFAULT_CLIENT` for those that have none of their own."""
+    def set_limits(self, entity: Entity, limits: Mapping[str, float]) -> None:
+        """Replace the quotas of an entity; where its name is None, of all that have none of their own."""
         if limits:
-            self._limits[client] = dict(limits)
+            self._limits[entity] = dict(limits)
         else:
-            self._limits.pop(client, None)
+            self._limits.pop(entity, None)
 
-    def clients(self) -> list[str]:
-        return list(self._limits)
+    def limit(self, kind: str, client: str, user: str = ANONYMOUS) -> float | None:
+        quota = self._find(kind, client, user)
+        return None if quota is None else quota.limit
 
-    def limit(self, kind: str, client: str) -> float | None:
-        for name in (client, DEFAULT_CLIENT):
-            limit = self._limits.get(name, {}).get(kind)
+    def _find(self, kind: str, client: str, user: str) -> _Quota | None:
+        for entity, sharers in _entities(client, user):
+            limit = self._limits.get(entity, {}).get(kind)
             if limit is not None:
-                return limit
+                return _Quota(limit, sharers)
         return None
 
-    def charge(self, kind: str, client: str, amount: float, now_ms: int) -> int:
+    def charge(self, kind: str, client: str, amount: float, now_ms: int, user: str = ANONYMOUS) -> int:
         """Count what a client used; for how long it must be throttled."""
-        limit = self.limit(kind, client)
-        if limit is None:
+        quota = self._find(kind, client, user)
+        if quota is None:
             return 0
-        rate = self._rates.get((kind, client))
-        if rate is None:
-            self._forget_idle(now_ms)
-            rate = self._rates[kind, client] = Rate(self._windows, self._window_ms)
-        self._used_ms[kind, client] = now_ms
+        rate = self._rate(kind, quota.sharers, now_ms)
         rate.record(amount, now_ms)
-        return rate.throttle_ms(limit, now_ms)
+        return rate.throttle_ms(quota.limit, now_ms)
 
-    def refund(self, kind: str, client: str, amount: float, now_ms: int) -> None:
+    def refund(self, kind: str, client: str, amount: float, now_ms: int, user: str = ANONYMOUS) -> None:
         """Take back what was counted and then not given."""
-        rate = self._rates.get((kind, client))
+        quota = self._find(kind, client, user)
+        rate = None if quota is None else self._rates.get((kind, quota.sharers))
         if rate is not None:
             rate.record(-amount, now_ms)
 
+    def _rate(self, kind: str, sharers: Entity, now_ms: int) -> Rate:
+        rate = self._rates.get((kind, sharers))
+        if rate is None:
+            self._forget_idle(now_ms)
+            rate = self._rates[kind, sharers] = Rate(self.windows, self.window_ms)
+        self._used_ms[kind, sharers] = now_ms
+        return rate
+
+    @property
+    def known(self) -> int:
+        """Of how many rates and buckets it knows."""
+        return len(self._rates) + len(self._buckets)
+
     def _forget_idle(self, now_ms: int) -> None:
+        if now_ms < self._forget_due_ms:
+            return  # names are cheap to invent, and all of them are looked at
+        self._forget_due_ms = now_ms + FORGET_INTERVAL_MS
         for key in [key for key, used_ms in self._used_ms.items() if now_ms - used_ms > FORGOTTEN_AFTER_MS]:
-            del self._rates[key], self._used_ms[key]
+            del self._used_ms[key]
+            if self._rates.pop(key, None) is None:
+                del self._buckets[key[1]]
+
+    # Creating and deleting partitions
+
+    def mutation_throttle_ms(self, client: str, now_ms: int, user: str = ANONYMOUS) -> int:
+        """How long a client must wait before it may create or delete more."""
+        quota = self._find(CONTROLLER_MUTATION_RATE, client, user)
+        return 0 if quota is None else self._bucket(quota.sharers, now_ms).throttle_ms(quota.limit, now_ms)
+
+    def charge_mutations(self, client: str, count: int, now_ms: int, user: str = ANONYMOUS) -> None:
+        quota = self._find(CONTROLLER_MUTATION_RATE, client, user)
+        if quota is not None:
+            self._bucket(quota.sharers, now_ms).take(count, quota.limit, now_ms)
+
+    def _bucket(self, sharers: Entity, now_ms: int) -> TokenBucket:
+        bucket = self._buckets.get(sharers)
+        if bucket is None:
+            self._forget_idle(now_ms)
+            bucket = self._buckets[sharers] = TokenBucket(self._mutation_burst_seconds)
+        self._used_ms[CONTROLLER_MUTATION_RATE, sharers] = now_ms
+        return bucket
+
+    # Connecting
+
+    def charge_connection(self, address: str, now_ms: int) -> int:
+        """Count a connection from an address; if it is one too many, it does not count, and is to wait for so long."""
+        for name in (address, None):
+            limit = self._limits.get(((IP, name),), {}).get(CONNECTION_CREATION_RATE)
+            if limit is not None:
+                rate = self._rate(CONNECTION_CREATION_RATE, ((IP, address),), now_ms)
+                rate.record(1, now_ms)
+                throttle_ms = min(rate.throttle_ms(limit, now_ms), self.window_ms)
+                if throttle_ms:
+                    rate.record(-1, now_ms)
+                return throttle_ms
+        return 0
+
+
+def _entities(client: str, user: str) -> Iterator[tuple[Entity, Entity]]:
+    """Whose quotas may hold for a client, the strongest first, each with who shares it."""
+    both: Entity = ((CLIENT_ID, client), (USER, user))
+    yield both, both
+    yield ((CLIENT_ID, None), (USER, user)), both
+    yield ((USER, user),), ((USER, user),)
+    yield ((CLIENT_ID, client), (USER, None)), both
+    yield ((CLIENT_ID, None), (USER, None)), both
+    yield ((USER, None),), ((USER, user),)
+    yield ((CLIENT_ID, client),), ((CLIENT_ID, client),)
+    yield ((CLIENT_ID, None),), ((CLIENT_ID, client),)
+
+
+def client_entity(client: str | None) -> Entity:
+    """A client id, or with None all of them."""
+    return ((CLIENT_ID, client),)

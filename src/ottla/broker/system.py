@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import NamedTuple, Protocol
 
 READ = select.EPOLLIN
 WRITE = select.EPOLLOUT
@@ -25,14 +25,19 @@ ReadyCallback = Callable[[int], None]
 Finished = Callable[[Exception | None], None]
 
 
+class SocketBuffers(NamedTuple):
+    """The sizes of the system's buffers for each connection; -1: the system decides, and adapts them."""
+
+    send_bytes: int = -1
+    receive_bytes: int = -1
+
+
 class Watched(Protocol):
     def fileno(self) -> int: ...
 
 
 class Socket(Watched, Protocol):
     """As much of a socket as connections need. Nothing blocks: BlockingIOError where it would."""
-
-    def getpeername(self) -> Any: ...
 
     def recv_into(self, buffer: memoryview, /) -> int: ...
 
@@ -63,7 +68,7 @@ class System(Protocol):
     def clock_ms(self) -> int:
         """Milliseconds since 1970."""
 
-    def listen(self, host: str, port: int, backlog: int) -> ListeningSocket: ...
+    def listen(self, host: str, port: int, backlog: int, buffers: SocketBuffers) -> ListeningSocket: ...
 
     def send_file(self, sock: Socket, file: Watched, position: int, size_bytes: int) -> int:
         """Send bytes of a file, as many as go; how many those were."""
@@ -113,8 +118,8 @@ class LinuxSystem:
 
     # Sockets
 
-    def listen(self, host: str, port: int, backlog: int) -> ListeningSocket:
-        return SystemListener(host, port, backlog)
+    def listen(self, host: str, port: int, backlog: int, buffers: SocketBuffers) -> ListeningSocket:
+        return SystemListener(host, port, backlog, buffers)
 
     def send_file(self, sock: Socket, file: Watched, position: int, size_bytes: int) -> int:
         return os.sendfile(sock.fileno(), file.fileno(), position, size_bytes)
@@ -210,15 +215,24 @@ class LinuxSystem:
 
 
 class SystemListener:
-    def __init__(self, host: str, port: int, backlog: int) -> None:
+    def __init__(self, host: str, port: int, backlog: int, buffers: SocketBuffers) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.create_server((host, port), family=family, backlog=backlog)
         self._socket.setblocking(False)
+        # Connections have the listener's sizes from their first packet on, when the window is agreed.
+        if buffers.send_bytes > 0:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffers.send_bytes)
+        if buffers.receive_bytes > 0:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffers.receive_bytes)
 
     def accept(self) -> tuple[Socket, str]:
         accepted, address = self._socket.accept()
-        accepted.setblocking(False)
-        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            accepted.setblocking(False)
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError:
+            accepted.close()
+            raise
         return accepted, address[0]
 
     def port(self) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
-from ottla.broker.system import READ, WRITE, Buffer, Finished, ReadyCallback, Socket, Watched
+from ottla.broker.system import READ, WRITE, Buffer, Finished, ReadyCallback, Socket, SocketBuffers, Watched
 
 if TYPE_CHECKING:
     from ottla.broker.loop import Loop
@@ -41,18 +41,15 @@ class Stream:
 class SimulatedSocket:
     """One end of a connection. It never blocks, and moves fewer bytes at a time than it could."""
 
-    def __init__(self, system: SimulatedSystem, incoming: Stream, outgoing: Stream, peer: tuple[str, int]) -> None:
+    def __init__(self, system: SimulatedSystem, incoming: Stream, outgoing: Stream, host: str) -> None:
         self._system = system
         self._number = system.next_number()
         self._incoming = incoming
         self._outgoing = outgoing
-        self._peer = peer
+        self.host = host
 
     def fileno(self) -> int:
         return self._number
-
-    def getpeername(self) -> tuple[str, int]:
-        return self._peer
 
     @property
     def is_ended(self) -> bool:
@@ -118,7 +115,7 @@ class SimulatedListener:
         if not self.waiting:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         accepted = self.waiting.popleft()
-        return accepted, accepted.getpeername()[0]
+        return accepted, accepted.host
 
     def close(self) -> None:
         del self._system.listeners[self._port]
@@ -174,7 +171,7 @@ class SimulatedSystem:
 
     # Sockets
 
-    def listen(self, host: str, port: int, backlog: int) -> SimulatedListener:
+    def listen(self, host: str, port: int, backlog: int, buffers: SocketBuffers) -> SimulatedListener:
         number = port or self._next_port()
         if number in self.listeners:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
@@ -186,8 +183,8 @@ class SimulatedSystem:
         if port not in self.listeners:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         there, back = Stream(), Stream()
-        self.listeners[port].waiting.append(SimulatedSocket(self, there, back, (host, self._next_port())))
-        return SimulatedSocket(self, back, there, ("127.0.0.1", port))
+        self.listeners[port].waiting.append(SimulatedSocket(self, there, back, host))
+        return SimulatedSocket(self, back, there, "127.0.0.1")
 
     def send_file(self, sock: Socket, file: Watched, position: int, size_bytes: int) -> int:
         return sock.send(cast("File", file).read(position, size_bytes))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.mutations import Mutations
 from ottla.controller.refusal import Refusal
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -15,13 +16,18 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
 
+FIRST_STRICT_VERSION = 3
+
 
 def handle(broker: Broker, request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
-    decisions = broker.catalog.create_partitions(request.topics, validate_only=request.validate_only)
+    mutations = Mutations(broker, context, FIRST_STRICT_VERSION)
+    decisions = broker.catalog.create_partitions(
+        request.topics, validate_only=request.validate_only, charge=mutations.charge
+    )
     results = []
     for name, decision in decisions.items():
         result = CreatePartitionsTopicResult(name=name, error_code=0)
         if isinstance(decision, Refusal):
             result.error_code, result.error_message = decision.code, decision.message
         results.append(result)
-    return CreatePartitionsResponse(results=results)
+    return CreatePartitionsResponse(throttle_time_ms=mutations.throttle(), results=results)

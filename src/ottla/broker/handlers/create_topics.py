@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.mutations import Mutations
 from ottla.controller.refusal import Refusal
 from ottla.controller.topics import NewTopic
 from ottla.log.topic_config import TOPIC_SETTINGS
@@ -19,10 +20,14 @@ if TYPE_CHECKING:
     from ottla.broker.dispatch import Context
 
 FIRST_VERSION_WITH_CONFIGS = 5
+FIRST_STRICT_VERSION = 6
 
 
 def handle(broker: Broker, request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
-    decisions = broker.catalog.create_topics(request.topics, validate_only=request.validate_only)
+    mutations = Mutations(broker, context, FIRST_STRICT_VERSION)
+    decisions = broker.catalog.create_topics(
+        request.topics, validate_only=request.validate_only, charge=mutations.charge
+    )
     # Hundreds of topics are often created with the same configurations: each set of them is worked out once.
     configs: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
     topics = []
@@ -36,7 +41,7 @@ def handle(broker: Broker, request: CreateTopicsRequest, context: Context) -> Cr
             if key not in configs:
                 configs[key] = _configs(broker, decision.overrides)
             topic.configs = configs[key]
-    return CreateTopicsResponse(topics=topics)
+    return CreateTopicsResponse(throttle_time_ms=mutations.throttle(), topics=topics)
 
 
 def _refused(name: str, refusal: Refusal) -> CreatableTopicResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.mutations import Mutations
 from ottla.controller.refusal import Refusal
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_topics import (
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ottla.broker.dispatch import Context
 
 FIRST_VERSION_WITH_IDS = 6
+FIRST_STRICT_VERSION = 5
 FIRST_VERSION_WITH_DISABLED = 3
 
 
@@ -28,13 +30,14 @@ def handle(broker: Broker, request: DeleteTopicsRequest, context: Context) -> De
         asked = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
     if not broker.settings.config.delete_topic_enable:
         return _disabled(asked, context.version)
+    mutations = Mutations(broker, context, FIRST_STRICT_VERSION)
     results = []
-    for name, topic_id, decision in broker.catalog.delete_topics(asked):
+    for name, topic_id, decision in broker.catalog.delete_topics(asked, charge=mutations.charge):
         result = DeletableTopicResult(name=name, topic_id=topic_id, error_code=0)
         if isinstance(decision, Refusal):
             result.error_code, result.error_message = decision.code, decision.message
         results.append(result)
-    return DeleteTopicsResponse(responses=results)
+    return DeleteTopicsResponse(throttle_time_ms=mutations.throttle(), responses=results)
 
 
 def _disabled(asked: list[DeleteTopicState], version: int) -> DeleteTopicsResponse:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.mutations import Mutations
 from ottla.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from ottla.controller.topic_names import INTERNAL, is_legal
 from ottla.wire.errors import ErrorCode
@@ -36,6 +37,8 @@ def handle(broker: Broker, request: MetadataRequest, context: Context) -> Metada
     if refusal is not None:
         return _refused(request, refusal)
     endpoint = broker.endpoint_for(context)
+    mutations = Mutations(broker, context)
+    topics = _topics(broker, request, context.version, mutations)
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(
@@ -47,7 +50,8 @@ def handle(broker: Broker, request: MetadataRequest, context: Context) -> Metada
         ],
         cluster_id=broker.cluster_id,
         controller_id=broker.node_id,
-        topics=_topics(broker, request, context.version),
+        throttle_time_ms=mutations.throttle(),
+        topics=topics,
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
         ),
@@ -74,14 +78,16 @@ def _refused(request: MetadataRequest, code: ErrorCode) -> MetadataResponse:
     return MetadataResponse(brokers=[], topics=topics, error_code=whole)
 
 
-def _topics(broker: Broker, request: MetadataRequest, version: int) -> list[MetadataResponseTopic]:
+def _topics(
+    broker: Broker, request: MetadataRequest, version: int, mutations: Mutations
+) -> list[MetadataResponseTopic]:
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     asked = request.topics
     if asked is None or (not asked and version < FIRST_VERSION_WITH_NULL_FOR_ALL):
         return [_known(topic, operations) for topic in broker.topics]
     if any(topic.topic_id != ZERO_UUID for topic in asked):
         return _by_id(broker, asked, operations)
-    return _by_name(broker, request, operations)
+    return _by_name(broker, request, operations, mutations)
 
 
 def _by_id(broker: Broker, asked: list[MetadataRequestTopic], operations: int) -> list[MetadataResponseTopic]:
@@ -97,7 +103,9 @@ def _by_id(broker: Broker, asked: list[MetadataRequestTopic], operations: int) -
     return answers
 
 
-def _by_name(broker: Broker, request: MetadataRequest, operations: int) -> list[MetadataResponseTopic]:
+def _by_name(
+    broker: Broker, request: MetadataRequest, operations: int, mutations: Mutations
+) -> list[MetadataResponseTopic]:
     answers = []
     missing: list[str] = []
     for name in dict.fromkeys(topic.name or "" for topic in request.topics or ()):
@@ -110,18 +118,19 @@ def _by_name(broker: Broker, request: MetadataRequest, operations: int) -> list[
             missing.append(name)
             answers.append(_unknown(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, operations))
     if missing and request.allow_auto_topic_creation and broker.settings.config.auto_create_topics_enable:
-        _create(broker, missing)
+        _create(broker, missing, mutations)
     return answers
 
 
-def _create(broker: Broker, names: list[str]) -> None:
+def _create(broker: Broker, names: list[str], mutations: Mutations) -> None:
     """What cannot be created stays unknown: whoever asks for metadata is not told why."""
     broker.catalog.create_topics(
         [
             CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=[], configs=[])
             for name in names
             if name not in INTERNAL
-        ]
+        ],
+        charge=mutations.charge,
     )
 
 
