@@ -8,13 +8,13 @@ import os
 import resource
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from ottla.broker.admission import Admission
 from ottla.broker.connection import Connection
-from ottla.broker.loop import Loop
+from ottla.broker.loop import Loop, Timer
 from ottla.broker.server import Server
 from ottla.broker.system import SocketBuffers
 
@@ -159,4 +159,29 @@ def test_buffers_are_of_the_size_that_was_asked_for(loop: Loop) -> None:
         with socket.socket(fileno=os.dup(connection.socket.fileno())) as served:
             sizes = [served.getsockopt(socket.SOL_SOCKET, name) for name in (socket.SO_SNDBUF, socket.SO_RCVBUF)]
     assert sizes == [20_000, 40_000]  # Linux keeps as much again for itself
+    server.close()
+
+
+@pytest.mark.parametrize(("max_idle_seconds", "least_delay"), [(-0.001, None), (0.0, 0.1), (600.0, 150.0)])
+def test_connections_are_looked_at_now_and_then(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch, max_idle_seconds: float, least_delay: float | None
+) -> None:
+    delays: list[float] = []
+    call_later = loop.call_later
+
+    def note(seconds: float, callback: Callable[[], None]) -> Timer:
+        delays.append(seconds)
+        return call_later(seconds, callback)
+
+    monkeypatch.setattr(loop, "call_later", note)
+    Server(loop, "127.0.0.1", 0, ignore, max_idle_seconds=max_idle_seconds).close()
+    assert delays == ([] if least_delay is None else [least_delay])
+
+
+def test_a_connection_may_be_silent_for_ever_if_the_setting_says_so(loop: Loop) -> None:
+    server = Server(loop, "127.0.0.1", 0, ignore, max_idle_seconds=-0.001)
+    with connect(server) as client:
+        turn(loop)
+        assert len(server.connections) == 1
+        assert not is_closed(client)
     server.close()

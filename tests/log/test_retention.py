@@ -121,3 +121,9 @@ def test_leader_epochs_and_snapshots_before_the_start_are_forgotten() -> None:
     log.remove_first(2, 0)
     assert log.epochs.entries == [(2, 2)]
     assert log.snapshots.offsets == [2, 3]
+
+
+@pytest.mark.parametrize("no_limit", [-1, -2, -(1 << 63)])
+def test_any_number_below_zero_is_no_limit(no_limit: int) -> None:
+    log = log_with(4, retention_bytes=no_limit, retention_ms=max(no_limit, -1))
+    assert expired_segments(log, 1 << 62) == 0

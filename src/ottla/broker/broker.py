@@ -85,6 +85,7 @@ class Broker:
         self._limit_connections()
         self.servers: list[Server] = []
         self.endpoints: dict[str, Endpoint] = {}  # where clients are told to connect, by the listener they use
+        self._is_open = False
         self._background: Background | None = None
         self._pages: HttpServer | None = None
         self._commit = GroupCommit()
@@ -101,6 +102,7 @@ class Broker:
             self.groups.start()
         if TRANSACTIONS_TOPIC in self.topics.by_name:
             self.transactions.start()
+        self._is_open = True
 
     def start(self) -> None:
         """Open the data, then listen where the settings say; ConfigError if that cannot be."""
@@ -187,10 +189,18 @@ class Broker:
         return 200, "text/plain", "ok\n"
 
     def stop(self) -> None:
-        """Let go of the clients, then close the data in good order."""
+        """Let go of the clients, then close the data in good order.
+
+        After a start that failed, only what was opened as a whole is closed as if it were sound. The rest stays as it
+        was found, and so does the data of another broker that has the folder.
+        """
         self._stop_serving()
         self.loop.finish_jobs()  # a flush under way would write to the same files
-        self.logs.close(self.clock_ms())
+        if self._is_open:
+            self._is_open = False
+            self.logs.close(self.clock_ms())
+        else:
+            self.logs.abandon()
 
     def abandon(self) -> None:
         """End as a crash would: nothing more is written."""

@@ -186,7 +186,7 @@ class BrokerConfig:
         "connections.max.idle.ms",
         Kind.LONG,
         600_000,
-        "How long a connection may be silent before the broker ends it.",
+        "How long a connection may be silent before the broker ends it; below 0: for ever.",
     )
     queued_max_requests: int = own(
         "queued.max.requests",

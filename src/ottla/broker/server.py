@@ -16,6 +16,7 @@ events = Events("ottla.broker")
 
 Handle = Callable[[Connection, memoryview], None]
 MOST_KEPT_WAITING = 1000  # connections of addresses that connect too often
+LEAST_IDLE_CHECK_SECONDS = 0.1
 
 
 class Server:
@@ -35,6 +36,7 @@ class Server:
         backlog: int = 50,
         buffers: SocketBuffers | None = None,
     ) -> None:
+        """`max_idle_seconds`: below 0, connections may be silent for ever."""
         self._loop = loop
         self._handle = handle
         self._limits = limits or Limits()
@@ -47,12 +49,18 @@ class Server:
         self._acceptor = Acceptor(loop, host, port, backlog, self._admit, buffers)
         self.host = host
         self.port = self._acceptor.port
-        self._idle_timer = loop.call_later(max_idle_seconds / 4, self._close_idle)
+        self._idle_timer: Timer | None = None
+        if max_idle_seconds >= 0:
+            self._set_idle_timer()
+
+    def _set_idle_timer(self) -> None:
+        delay = max(self._max_idle_seconds / 4, LEAST_IDLE_CHECK_SECONDS)
+        self._idle_timer = self._loop.call_later(delay, self._close_idle)
 
     def _close_idle(self) -> None:
         for connection in [each for each in self.connections if each.is_idle(self._max_idle_seconds)]:
             connection.close(f"nothing came for {self._max_idle_seconds:g} seconds")
-        self._idle_timer = self._loop.call_later(self._max_idle_seconds / 4, self._close_idle)
+        self._set_idle_timer()
 
     def _admit(self, accepted: Socket, address: str) -> None:
         admission, now_ms = self._admission, self._loop.system.clock_ms()
@@ -99,7 +107,8 @@ class Server:
 
     def close(self) -> None:
         """Take no more connections and end those there are."""
-        self._idle_timer.cancel()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
         self._acceptor.close()
         for accepted, timer in self._kept_waiting.items():
             timer.cancel()

@@ -48,6 +48,7 @@ class LogManager:
         self.unreadable: dict[str, str] = {}  # checkpoint files that were not understood, and why
         self._checkpoints = {name: CheckpointFile(files, f"{folder}/{name}") for name in CHECKPOINTS}
         self._lock: Lock | None = None
+        self._is_open = False  # all logs are, and what is in the checkpoints can be told from them
         self._doomed_folders: list[tuple[int, str]] = []
         self._has_deletions_to_sync = False
 
@@ -79,6 +80,7 @@ class LogManager:
             log.advance_high_watermark(high_watermarks.get(partition, log.log_start_offset))
             if recovered.faults or (recovered.scanned_bytes and not clean):
                 self.recovered[partition] = recovered
+        self._is_open = True
 
     def take_folder(self) -> None:
         """Make the folder if it is missing, and lock it; OSError when another process has it."""
@@ -88,11 +90,6 @@ class LogManager:
                 self.files.sync_folder(self.folder.rpartition("/")[0])  # or all of it could go with its name
             self._lock = self.files.lock(self._path(LOCK))
             self.files.spread_folders(self.folder)
-
-    def _release_folder(self) -> None:
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
 
     def _path(self, name: str) -> str:
         return f"{self.folder}/{name}"
@@ -214,13 +211,22 @@ class LogManager:
         self.checkpoint(name)()
 
     def close(self, now_ms: int) -> None:
-        """Close every log in good order, so that the next opening reads next to nothing."""
+        """Close every log in good order, so that the next opening reads next to nothing.
+
+        Unless all of them were opened: then nothing is written, for it would be wrong about the others.
+        """
+        try:
+            if self._is_open:
+                self._close_in_good_order(now_ms)
+        finally:
+            self.abandon()
+
+    def _close_in_good_order(self, now_ms: int) -> None:
         is_clean = self._close_logs(now_ms)
         for failure in self.files.run_together([self.checkpoint(name) for name in CHECKPOINTS]).values():
             raise failure
         if is_clean:
             self.files.replace(self._path(CLEAN_SHUTDOWN), b'{"version":0,"brokerEpoch":-1}')
-        self._release_folder()
 
     def _close_logs(self, now_ms: int) -> bool:
         """Whether all of them are on the disk and in order."""
@@ -243,4 +249,7 @@ class LogManager:
 
     def abandon(self) -> None:
         """Let go of the folder as a crash would: nothing is written, the next opening scans."""
-        self._release_folder()
+        self._is_open = False
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ottla.log.log import Log
 
-UNLIMITED = -1
-
 
 def expired_segments(log: Log, now_ms: int) -> int:
     """How many of the oldest segments are due. What is not yet replicated never is."""
@@ -46,8 +44,8 @@ def _before_log_start(log: Log, removable: int) -> int:
 
 
 def _too_old(log: Log, removable: int, now_ms: int) -> int:
-    if log.config.retention_ms == UNLIMITED:
-        return 0
+    if log.config.retention_ms < 0:
+        return 0  # no limit, as with Kafka whatever the number
     count = 0
     while count < removable and now_ms - log.segments[count].largest_timestamp() > log.config.retention_ms:
         count += 1
@@ -55,7 +53,7 @@ def _too_old(log: Log, removable: int, now_ms: int) -> int:
 
 
 def _too_many_bytes(log: Log, removable: int) -> int:
-    if log.config.retention_bytes == UNLIMITED:
+    if log.config.retention_bytes < 0:
         return 0
     excess = log.size_bytes - log.config.retention_bytes
     count = 0

@@ -128,7 +128,7 @@ class TopicConfig:
         "retention.bytes",
         Kind.LONG,
         -1,
-        "The size of a partition above which its oldest segments are deleted; -1: no limit.",
+        "The size of a partition above which its oldest segments are deleted; below 0: no limit.",
         synonyms="log.retention.bytes",
     )
     retention_ms: int = setting(
