@@ -1,4 +1,4 @@
-"""A start that fails leaves the data as it was found: it was not opened as a whole, so nobody knows that it is sound."""
+"""A start that fails leaves the data as it was found: it did not open all of it, so it cannot know that it is sound."""
 
 from __future__ import annotations
 

@@ -7,10 +7,13 @@ they are all kept in memory, and go to the file with the other indexes of the se
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ottla.log.errors import CorruptLog
 from ottla.log.files import Files
+from ottla.records.batch import BatchHeader
 
 ENTRY = struct.Struct(">hqqqq")
 
@@ -35,6 +38,28 @@ def unpack_entries(data: bytes) -> list[AbortedTransaction]:
             raise CorruptLog(f"aborted transaction at byte {position}: version {version}, {entry}")
         entries.append(entry)
     return entries
+
+
+class AbortedRanges:
+    """Aborted transactions by where they lie, so that a batch can be looked at without those before it.
+
+    From its first batch to its marker, all that a producer writes in a transaction belongs to that one.
+    """
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        self._by_producer: dict[int, list[AbortedTransaction]] = {}
+        for transaction in sorted(aborted, key=lambda transaction: transaction.first_offset):
+            self._by_producer.setdefault(transaction.producer_id, []).append(transaction)
+
+    def find(self, header: BatchHeader) -> AbortedTransaction | None:
+        """The aborted transaction that a batch is of, or that a marker ends."""
+        transactions = self._by_producer.get(header.producer_id)
+        if transactions is None or not header.is_transactional:
+            return None
+        number = bisect_right(transactions, header.base_offset, key=lambda transaction: transaction.first_offset)
+        if number and header.base_offset <= transactions[number - 1].last_offset:
+            return transactions[number - 1]
+        return None
 
 
 class AbortedIndex:

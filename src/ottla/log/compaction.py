@@ -2,23 +2,27 @@
 
 First the keys of the part that was never compacted are read into a map, key to last offset. Then every segment up
 to the end of that part is written anew with what the map lets live, and put in the place of the old. Offsets never
-change. Everything goes in slices: between two of them the log may be appended to, rolled and read. Only sealed
-segments are touched, and only records of transactions that are decided.
+change. Everything goes in slices: between two of them the log may be appended to, rolled and read.
+
+Only whole segments are touched: sealed, on the disk, and with no record of a transaction that is not decided. So of
+each batch in them it is known whether it is aborted, though the marker may come later. The map may be full in the
+midst of a segment. What lies behind its end stays as it is, but for aborted records, and the next round begins there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
-from ottla.log.aborted import AbortedTransaction
+from ottla.log.aborted import AbortedRanges, AbortedTransaction
 from ottla.log.errors import CorruptLog
 from ottla.log.files import Buffer, remove_all
 from ottla.log.log import Log
 from ottla.log.scan import SegmentScan
 from ottla.log.segment import CLEANED, LARGEST_RELATIVE_OFFSET, LOG, SWAP, Segment
+from ottla.log.topic_config import MOST
 from ottla.records.batch import CONTROL, TRANSACTIONAL, BatchHeader, read_header
-from ottla.records.build import read_marker
 from ottla.records.codec import decode_keys
 from ottla.records.read import Batch
 from ottla.records.retain import empty_batch, retain_batch
@@ -46,66 +50,52 @@ class Cleanable(NamedTuple):
 
 def cleanable(log: Log, first_dirty_offset: int, now_ms: int) -> Cleanable:
     """What there is to compact, given up to where the last round came."""
-    first_dirty_offset = max(first_dirty_offset, log.segments[0].base_offset)
+    start = log.segments[0].base_offset
+    first_dirty_offset = max(first_dirty_offset, start)
     if first_dirty_offset > log.end_offset:
-        first_dirty_offset = log.segments[0].base_offset
-    end_offset = _first_uncleanable_offset(log, first_dirty_offset, now_ms)
-    sealed = [segment for segment in log.segments[:-1] if segment.base_offset < end_offset]
-    dirty = [segment for segment in sealed if segment.base_offset >= first_dirty_offset]
+        first_dirty_offset = start
+    whole = list(_whole_segments(log, first_dirty_offset, now_ms))
+    dirty = [segment for segment, end_offset in whole if end_offset > first_dirty_offset]
     dirty_bytes = sum(segment.size_bytes for segment in dirty)
-    clean_bytes = sum(segment.size_bytes for segment in sealed) - dirty_bytes
+    clean_bytes = sum(segment.size_bytes for segment, _ in whole) - dirty_bytes
     oldest = next((first for segment in dirty if (first := segment.first_timestamp() or -1) >= 0), now_ms)
     is_overdue = dirty_bytes > 0 and now_ms - oldest > log.config.max_compaction_lag_ms
+    end_offset = whole[-1][1] if whole else start
     return Cleanable(first_dirty_offset, end_offset, clean_bytes, dirty_bytes, is_overdue)
 
 
-def _first_uncleanable_offset(log: Log, first_dirty_offset: int, now_ms: int) -> int:
-    end_offset = min(log.active.base_offset, log.last_stable_offset, log.recovery_point)
+def _whole_segments(log: Log, first_dirty_offset: int, now_ms: int) -> Iterator[tuple[Segment, int]]:
+    """The segments that compaction may write anew, and where each ends."""
+    most_offset = min(log.last_stable_offset, log.recovery_point)
     lag_ms = log.config.min_compaction_lag_ms
-    if lag_ms > 0:
-        for segment in log.segments[:-1]:
-            if segment.base_offset >= first_dirty_offset and segment.largest_timestamp() > now_ms - lag_ms:
-                return min(end_offset, segment.base_offset)
-    return end_offset
+    for segment, following in pairwise(log.segments):
+        end_offset = following.base_offset
+        is_dirty = end_offset > first_dirty_offset
+        is_young = is_dirty and lag_ms > 0 and segment.largest_timestamp() > now_ms - lag_ms
+        if end_offset > most_offset or is_young:
+            return
+        yield segment, end_offset
 
 
 class Transactions:
     """Follows the transactions of the batches that go by, to tell which are aborted and which markers are idle."""
 
-    def __init__(self, aborted: list[AbortedTransaction]) -> None:
-        self._coming = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
-        self._aborted: dict[int, AbortedTransaction] = {}
-        self._seen_aborted: set[int] = set()
-        self._seen_committed: set[int] = set()
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        self._aborted = AbortedRanges(aborted)
+        self._seen: set[int] = set()  # producers with a batch of the transaction that their next marker ends
 
     def is_aborted(self, header: BatchHeader) -> bool:
         """Whether a data batch belongs to an aborted transaction."""
-        self._begin_up_to(header.last_offset)
         if not header.attributes & TRANSACTIONAL:
             return False
-        if header.producer_id in self._aborted:
-            self._seen_aborted.add(header.producer_id)
-            return True
-        self._seen_committed.add(header.producer_id)
-        return False
+        self._seen.add(header.producer_id)
+        return self._aborted.find(header) is not None
 
-    def end(self, header: BatchHeader, is_commit: bool) -> tuple[bool, AbortedTransaction | None]:
+    def end(self, header: BatchHeader) -> tuple[bool, AbortedTransaction | None]:
         """For a marker: whether any batch of its transaction went by; and the abort it stands for, then."""
-        self._begin_up_to(header.last_offset)
-        producer_id = header.producer_id
-        if is_commit:
-            was_seen = producer_id in self._seen_committed
-            self._seen_committed.discard(producer_id)
-            return was_seen, None
-        aborted = self._aborted.pop(producer_id, None)
-        was_seen = producer_id in self._seen_aborted
-        self._seen_aborted.discard(producer_id)
-        return was_seen, aborted if was_seen else None
-
-    def _begin_up_to(self, offset: int) -> None:
-        while self._coming and self._coming[-1].first_offset <= offset:
-            transaction = self._coming.pop()
-            self._aborted.setdefault(transaction.producer_id, transaction)
+        was_seen = header.producer_id in self._seen
+        self._seen.discard(header.producer_id)
+        return was_seen, self._aborted.find(header) if was_seen else None
 
 
 class Compaction:
@@ -132,8 +122,12 @@ class Compaction:
         yield from self._map_keys(slice_bytes)
         if self._is_overtaken():
             return
-        transactions = Transactions(self._aborted_up_to(self._map_end))
         segments = [segment for segment in self.log.segments[:-1] if segment.base_offset < self._map_end]
+        if not segments:
+            return
+        # Up to the end of what is written anew, which may lie behind that of the map.
+        aborted = self.log.aborted_transactions(segments[0].base_offset, self._end_of(segments[-1]))
+        transactions = Transactions(aborted)
         for group in self._groups(segments):
             done = yield from self._rewrite(group, transactions, slice_bytes)
             if not done:
@@ -142,9 +136,6 @@ class Compaction:
 
     def _is_overtaken(self) -> bool:
         return self.log.segments.layout_version != self._layout_version
-
-    def _aborted_up_to(self, end_offset: int) -> list[AbortedTransaction]:
-        return self.log.aborted_transactions(self.log.segments[0].base_offset, end_offset)
 
     def _slice_is_over(self, size_bytes: int, slice_bytes: int) -> bool:
         self.read_bytes += size_bytes
@@ -159,7 +150,7 @@ class Compaction:
     def _map_keys(self, slice_bytes: int) -> Iterator[None]:
         """Read the keys of the dirty part, as far as the map can hold them."""
         start, end = self._work.first_dirty_offset, self._work.end_offset
-        transactions = Transactions(self._aborted_up_to(end))
+        aborted = AbortedRanges(self.log.aborted_transactions(start, end))
         for segment in self.log.segments.starting_at(start):
             if segment.base_offset >= end:
                 break
@@ -169,7 +160,8 @@ class Compaction:
                 is_full = len(self._offsets) + header.count > self._map_entries and bool(self._offsets)
                 if is_full or header.base_offset >= end:
                     return
-                self._map_batch(header, batch, transactions)
+                if not (header.attributes & CONTROL or aborted.find(header)):
+                    self._map_batch(header, batch)
                 self._map_end = header.next_offset
                 if self._slice_is_over(header.size, slice_bytes):
                     yield None
@@ -177,15 +169,11 @@ class Compaction:
                         return
         self._map_end = end
 
-    def _map_batch(self, header: BatchHeader, batch: memoryview, transactions: Transactions) -> None:
-        if header.attributes & CONTROL:
-            if header.count:
-                transactions.end(header, read_marker(batch).is_commit)
-        elif not transactions.is_aborted(header):
-            base_offset, offsets = header.base_offset, self._offsets
-            for offset_delta, key, _ in decode_keys(Batch(header, batch).area(), header.count):
-                if key is not None:
-                    offsets[key] = base_offset + offset_delta
+    def _map_batch(self, header: BatchHeader, batch: memoryview) -> None:
+        base_offset, offsets = header.base_offset, self._offsets
+        for offset_delta, key, _ in decode_keys(Batch(header, batch).area(), header.count):
+            if key is not None:
+                offsets[key] = base_offset + offset_delta
 
     @staticmethod
     def _batches(segment: Segment) -> Iterator[tuple[BatchHeader, memoryview]]:
@@ -297,7 +285,7 @@ class Keeper:
         self._transactions = transactions
         self._end_offset = end_offset
         self._now_ms = now_ms
-        self._horizon_ms = now_ms + log.config.delete_retention_ms
+        self._horizon_ms = min(now_ms + log.config.delete_retention_ms, MOST)  # it goes into a batch
         self._producers = {
             producer_id: (producer.last_offset if producer.batches else None, producer.epoch)
             for producer_id, producer in log.producers.by_id.items()
@@ -315,7 +303,7 @@ class Keeper:
         """A marker outlives the batches of its transaction by `delete.retention.ms`."""
         if header.count == 0:
             return self._nothing(header, batch)
-        was_seen, aborted = self._transactions.end(header, read_marker(batch).is_commit)
+        was_seen, aborted = self._transactions.end(header)
         if aborted is not None:
             self.aborted.append(aborted)
         if was_seen:
@@ -336,7 +324,7 @@ class Keeper:
                 key is not None and offset >= latest(key, -1) and (keeps_tombstones or not is_tombstone)
             )
             mask.append(keep)
-            has_tombstones |= keep and is_tombstone
+            has_tombstones |= keep and is_tombstone and offset < map_end
         if not any(mask):
             return self._nothing(header, batch)
         needs_horizon = has_tombstones and horizon_ms is None

@@ -6,11 +6,8 @@ records are decoded only where compaction left a batch with holes that lies acro
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from ottla.log.aborted import AbortedTransaction
+from ottla.log.aborted import AbortedRanges
 from ottla.log.log import Log
-from ottla.records.batch import BatchHeader
 from ottla.records.read import Batch, count_of_header
 
 
@@ -19,7 +16,7 @@ def visible_count(log: Log, start_offset: int, end_offset: int) -> int:
     start_offset = max(start_offset, log.log_start_offset)
     if start_offset >= end_offset:
         return 0
-    aborted = _by_producer(log.aborted_transactions(start_offset, end_offset))
+    aborted = AbortedRanges(log.aborted_transactions(start_offset, end_offset))
     count = 0
     for segment in log.segments.starting_at(start_offset):
         for position, header in segment.batches(segment.position_of(start_offset)):
@@ -27,7 +24,7 @@ def visible_count(log: Log, start_offset: int, end_offset: int) -> int:
                 return count
             if header.last_offset < start_offset or not header.count or header.is_control:
                 continue
-            if header.is_transactional and _is_aborted(header, aborted):
+            if aborted.find(header) is not None:
                 continue
             counted = count_of_header(header, start_offset, end_offset)
             if counted is None:
@@ -63,17 +60,3 @@ class VisibleCount:
         self._layout_version = layout_version
         self._start_offset, self._end_offset = start_offset, max(end_offset, start_offset)
         return self._count
-
-
-def _by_producer(aborted: Iterable[AbortedTransaction]) -> dict[int, list[AbortedTransaction]]:
-    found: dict[int, list[AbortedTransaction]] = {}
-    for transaction in aborted:
-        found.setdefault(transaction.producer_id, []).append(transaction)
-    return found
-
-
-def _is_aborted(header: BatchHeader, aborted: dict[int, list[AbortedTransaction]]) -> bool:
-    return any(
-        transaction.first_offset <= header.base_offset <= transaction.last_offset
-        for transaction in aborted.get(header.producer_id, ())
-    )
