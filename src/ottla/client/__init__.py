@@ -24,7 +24,7 @@ from ottla.client.admin.types import (
 )
 from ottla.client.blocking import Admin, Producer, Reader, Transaction
 from ottla.client.consumer.blocking import Consumer
-from ottla.client.consumer.fetched_data import Fetched
+from ottla.client.consumer.fetched_data import Fetched, Portion
 from ottla.client.errors import (
     BrokerUnreachable,
     BufferFull,
@@ -40,6 +40,7 @@ from ottla.client.errors import (
     ProducerFenced,
     RequestTimedOut,
     ServerError,
+    TopicRecreated,
     TransactionAborted,
     UnknownTopicOrPartition,
     UnsupportedByBroker,
@@ -93,6 +94,7 @@ __all__ = [
     "OffsetMissing",
     "Partition",
     "PartlyFailed",
+    "Portion",
     "Position",
     "Producer",
     "ProducerFenced",
@@ -105,6 +107,7 @@ __all__ = [
     "ServerError",
     "Topic",
     "TopicPartition",
+    "TopicRecreated",
     "Transaction",
     "TransactionAborted",
     "UnknownTopicOrPartition",

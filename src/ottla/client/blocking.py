@@ -155,12 +155,17 @@ class Reader(Face[reader.Reader]):
         super().__init__(reader.Reader(bootstrap, topic, partitions, **options))
 
     poll = Blocking(reader.Reader.poll)
+    poll_portions = Blocking(reader.Reader.poll_portions)
     left = Blocking(reader.Reader.left)
 
     def __iter__(self) -> Iterator[Fetched]:
         """Until the end, if there is one."""
         while not self.is_done:
             yield from self.poll()
+
+    @property
+    def topic_id(self) -> bytes | None:
+        return self._core.topic_id
 
     @property
     def is_done(self) -> bool:

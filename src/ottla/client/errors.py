@@ -104,6 +104,10 @@ class OffsetMissing(ClientError):
     """The group has no committed offset, or it is not in the partition any more, and no start was given."""
 
 
+class TopicRecreated(ClientError):
+    """The topic was deleted and created again while it was read: the offsets are of records that are gone."""
+
+
 class CommitFailed(ClientError):
     """The group has given the partitions to another member: what was read since the last commit is read again."""
 

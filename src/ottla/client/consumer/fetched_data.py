@@ -28,7 +28,7 @@ class Portion:
     """The records from `start` on. `next_offset` is where the next portion begins."""
 
     __slots__ = (
-        "aborted", "buffer", "end", "high_watermark", "next_offset", "partition", "size_bytes", "start", "topic",
+        "aborted", "buffer", "end", "gap", "high_watermark", "next_offset", "partition", "size_bytes", "start", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -45,8 +45,12 @@ class Portion:
         self.end: int | None = None
         """The first record that is not part of it, if that is not the end of the buffer."""
         self.next_offset = start
+        self.gap: tuple[int, int] | None = None
+        """The first offsets that no batch covers, from and to. Compaction leaves such, and else only a loss does."""
         with contextlib.suppress(CorruptBatch):  # told by whoever looks at the records
             for _, header in whole_batches(buffer):
+                if header.base_offset > self.next_offset and self.gap is None:
+                    self.gap = self.next_offset, header.base_offset
                 self.next_offset = header.next_offset
 
     def records(self) -> list[Record]:

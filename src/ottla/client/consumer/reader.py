@@ -10,11 +10,10 @@ from typing import Self, TypedDict
 
 from ottla.client.consumer.fetch import FetchLimits, Wanted, fetch
 from ottla.client.consumer.fetched_data import Fetched, Portion
-from ottla.client.errors import ClientError, MalformedAnswer, ServerError
+from ottla.client.errors import ClientError, MalformedAnswer, ServerError, TopicRecreated
 from ottla.client.network.cluster import ClientOptions, Cluster
 from ottla.client.network.retry import Patience
 from ottla.client.offsets import EARLIEST, LATEST, Isolation, Position, find_offsets
-from ottla.records.codec import Record
 from ottla.wire.errors import ErrorCode
 
 DEFAULT_WAIT_MS = 500
@@ -62,6 +61,8 @@ class Reader:
         options: ClientOptions = ClientOptions(),  # noqa: B008 - immutable
     ) -> None:  # fmt: skip
         self.topic = topic
+        self.topic_id: bytes | None = None
+        """Known when reading has begun. A topic that gets another one under the reader's hands is TopicRecreated."""
         self._cluster = Cluster(bootstrap, options)
         self._partitions = partitions
         self._start = start
@@ -115,29 +116,49 @@ class Reader:
 
     async def poll(self, wait_ms: int = DEFAULT_WAIT_MS) -> list[Fetched]:
         """What comes next, from one or several partitions; empty where nothing came within the time."""
+        fetched: list[Fetched] = []
+        for portion in await self.poll_portions(wait_ms):
+            try:
+                fetched.append(portion.fetched())
+            except MalformedAnswer as error:  # told by the next call: others have good records in this one
+                self._trouble = error
+                assert self._places is not None
+                self._places[portion.partition].offset = portion.start
+        return [one for one in fetched if one.records]
+
+    async def poll_portions(self, wait_ms: int = DEFAULT_WAIT_MS) -> list[Portion]:
+        """The same as bytes that are not decoded yet. There may be nothing to be seen in them.
+
+        What comes behind them is asked for before this returns, so that it travels while the caller works.
+        """
         places = await self._begin()
         await self._recover(places)
-        try:
-            await self._ask_leaders(places, wait_ms)
-        except ClientError as error:
-            self._trouble = error
+        await self._try_asking(places, wait_ms)
         if not self._asked:
             return []
         done, _ = await asyncio.wait(self._asked, return_when=asyncio.FIRST_COMPLETED)
-        fetched: list[Fetched] = []
+        portions: list[Portion] = []
         for task in done:
             del self._asked[task]
             try:
-                fetched += self._take(places, task.result())
+                portions += self._take(places, task.result())
             except ClientError as error:
                 self._trouble = error
         if self._trouble is None:
             self._patience = None
-        return fetched
+            await self._try_asking(places, wait_ms)
+        return portions
+
+    async def _try_asking(self, places: dict[int, _Place], wait_ms: int) -> None:
+        try:
+            await self._ask_leaders(places, wait_ms)
+        except ClientError as error:
+            self._trouble = error
 
     async def _begin(self) -> dict[int, _Place]:
         if self._places is None:
             topic = await self._cluster.retry(lambda: self._cluster.topic(self.topic))
+            self.topic_id = topic.topic_id
             indexes = list(range(len(topic.partitions))) if self._partitions is None else list(self._partitions)
             starts = await find_offsets(self._cluster, self.topic, indexes, self._start, self._isolation)
             ends: Mapping[int, int | None] = dict.fromkeys(indexes)
@@ -153,6 +174,7 @@ class Reader:
         for index, place in places.items():
             if index not in asked and not place.is_done:
                 partition = await self._cluster.partition(self.topic, index)
+                self._check_topic()
                 wanted = Wanted(self.topic, index, place.offset, partition.leader_epoch)
                 by_leader[partition.leader_id].append(wanted)
         for leader_id, all_wanted in by_leader.items():
@@ -161,32 +183,24 @@ class Reader:
             )
             self._asked[asyncio.create_task(asking)] = [wanted.partition for wanted in all_wanted]
 
-    def _take(self, places: dict[int, _Place], answer: list[tuple[Wanted, Portion | ServerError]]) -> list[Fetched]:
+    def _check_topic(self) -> None:
+        known = self._cluster.known_topic(self.topic)
+        if known is not None and known.topic_id != self.topic_id:
+            raise TopicRecreated("the topic was deleted and created again", topic=self.topic)
+
+    def _take(self, places: dict[int, _Place], answer: list[tuple[Wanted, Portion | ServerError]]) -> list[Portion]:
         """What an answer brings. Trouble with one partition does not keep back what others have."""
-        fetched: list[Fetched] = []
+        portions: list[Portion] = []
         for wanted, portion in answer:
             place = places[wanted.partition]
             if isinstance(portion, ServerError):
                 self._trouble = portion
-                continue
-            try:
-                records = self._read(place, portion)
-            except MalformedAnswer as error:
-                self._trouble = error
-                continue
-            if records:
-                fetched.append(Fetched(self.topic, wanted.partition, records, place.offset, portion.high_watermark))
-        return fetched
-
-    def _read(self, place: _Place, portion: Portion) -> list[Record]:
-        """The records that may be seen; the place moves behind all that was looked at."""
-        records = portion.records()
-        next_offset = portion.next_offset
-        if place.end_offset is not None and next_offset > place.end_offset:
-            next_offset = place.end_offset
-            records = [record for record in records if record.offset < next_offset]
-        place.offset = next_offset
-        return records
+            elif portion.size_bytes and wanted.offset == place.offset:
+                if place.end_offset is not None and portion.next_offset > place.end_offset:
+                    portion.end = portion.next_offset = place.end_offset
+                place.offset = portion.next_offset
+                portions.append(portion)
+        return portions
 
     async def _recover(self, places: dict[int, _Place]) -> None:
         """After trouble: wait a moment before the next attempt, or give up."""

@@ -1,0 +1,153 @@
+"""Reading topics as they grow: what the driver of a streaming query asks, batch after batch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from ottla.client import LATEST, ClientError, Offset, ServerError, Topic, TopicPartition
+from ottla.pipelines.catalog import Catalog, topic_id_text
+from ottla.pipelines.data_loss import LOGGER, report_loss
+from ottla.pipelines.offset_range import OffsetRange, split
+from ottla.pipelines.range_reader import read_range
+from ottla.pipelines.rate_limit import limit_offsets
+from ottla.pipelines.source_options import SourceOptions
+from ottla.pipelines.stream_offsets import StreamOffsets
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Json = dict[str, Any]
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A partition that appears while the query runs is read from its first record on."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._catalog = Catalog(options)
+        self._last_end: StreamOffsets | None = None
+        """Where Trigger.AvailableNow stops."""
+        self._last_batch_at = time.monotonic()
+        self._published: dict[TopicPartition, int] = {}
+
+    # What Spark asks on the driver.
+
+    def initialOffset(self) -> Json:  # noqa: N802 - Spark's name
+        topics = self._catalog.topics()
+        starts = self._catalog.resolve(self._options.start, self._catalog.places(topics), "startingOffsets")
+        return StreamOffsets(starts, _ids(topics)).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        most = self._options.offsets_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._last_end = self._now()
+
+    def reportLatestOffset(self) -> Json:  # noqa: N802
+        return self._now().to_json()
+
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
+        begun = StreamOffsets.of_json(start)
+        self._publish(begun.offsets)
+        available = self._now() if self._last_end is None else self._last_end
+        ends = self._checked(begun, available)
+        starts = self._starts(begun, ends)
+        if self._is_too_little(starts, ends):
+            return start
+        if isinstance(limit, ReadMaxRows):
+            ends.offsets = limit_offsets(starts, ends.offsets, limit.max_rows)
+        if ends.offsets != begun.offsets:
+            self._last_batch_at = time.monotonic()
+        return ends.to_json()
+
+    def partitions(self, start: Json, end: Json) -> list[OffsetRange]:
+        begun, ended = StreamOffsets.of_json(start), StreamOffsets.of_json(end)
+        starts = self._starts(begun, ended)
+        ranges = [
+            OffsetRange(place.topic, ended.topic_ids[place.topic], place.partition, starts[place], offset)
+            for place, offset in ended.offsets.items()
+        ]
+        return split(ranges, self._options.least_partitions, self._options.records_per_partition)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, OffsetRange)
+        return read_range(self._options, partition)
+
+    def commit(self, end: Json) -> None:
+        self._publish(StreamOffsets.of_json(end).offsets)
+
+    def stop(self) -> None:
+        self._catalog.close()
+
+    # How it is found.
+
+    def _now(self) -> StreamOffsets:
+        """The ends of all that is subscribed to, as it is now."""
+        try:
+            topics = self._catalog.topics()
+        except ServerError as error:
+            if error.name != "UNKNOWN_TOPIC_OR_PARTITION":
+                raise
+            report_loss(f"topic {error.topic} is not there any more", fails=self._options.fails_on_data_loss)
+            return StreamOffsets()
+        return StreamOffsets(self._catalog.find(LATEST, self._catalog.places(topics)), _ids(topics))
+
+    def _checked(self, begun: StreamOffsets, available: StreamOffsets) -> StreamOffsets:
+        """What is available, and that nothing of what was read before has gone."""
+        ends = StreamOffsets(dict(available.offsets), {**begun.topic_ids, **available.topic_ids})
+        fails = self._options.fails_on_data_loss
+        for topic, topic_id in begun.topic_ids.items():
+            if ends.topic_ids[topic] != topic_id:
+                report_loss(f"topic {topic} was deleted and created again", fails=fails)
+        for place, offset in begun.offsets.items():
+            end = ends.offsets.get(place)
+            if end is None:
+                if self._last_end is None:
+                    report_loss(f"{place} is not there any more", fails=fails)
+                ends.offsets[place] = offset
+            elif end < offset and begun.topic_ids.get(place.topic) == ends.topic_ids[place.topic]:
+                if self._last_end is None:
+                    report_loss(f"{place} ends at offset {end}, and was read up to {offset} before", fails=fails)
+                    continue
+                ends.offsets[place] = offset
+        return ends
+
+    def _starts(self, begun: StreamOffsets, ended: StreamOffsets) -> dict[TopicPartition, int]:
+        """Where each partition goes on. A new one, and one of a topic that was created again, begins at 0."""
+        return {
+            place: begun.offsets.get(place, 0)
+            if begun.topic_ids.get(place.topic) in (None, ended.topic_ids.get(place.topic))
+            else 0
+            for place in ended.offsets
+        }
+
+    def _is_too_little(self, starts: Mapping[TopicPartition, int], ends: StreamOffsets) -> bool:
+        least = self._options.least_offsets_per_trigger
+        if least is None or self._last_end is not None:
+            return False
+        count = sum(max(0, offset - starts[place]) for place, offset in ends.offsets.items())
+        waited_ms = (time.monotonic() - self._last_batch_at) * 1000
+        return count < least and waited_ms < self._options.trigger_delay_ms
+
+    def _publish(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Progress for those who look at groups. The query does not depend on it, so it does not fail with it."""
+        group_id = self._options.group_id
+        changed = {place: offset for place, offset in offsets.items() if self._published.get(place) != offset}
+        if group_id is None or not changed:
+            return
+        try:
+            self._catalog.admin.alter_group_offsets(group_id, {place: Offset(at) for place, at in changed.items()})
+        except ClientError as error:
+            LOGGER.warning("the offsets of group %s could not be published: %s", group_id, error)
+        else:
+            self._published.update(changed)
+
+
+def _ids(topics: Mapping[str, Topic]) -> dict[str, str]:
+    return {name: topic_id_text(topic.topic_id) for name, topic in topics.items()}

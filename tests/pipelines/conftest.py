@@ -1,0 +1,45 @@
+"""One Spark session for all tests here: it takes ten seconds to start. Without Java they are skipped."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla.pipelines.java import JavaMissing
+from ottla.pipelines.session import SparkMissing, spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HERE = Path(__file__).parent
+CONFIGS = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.driver.memory": "1g",
+    "spark.sql.streaming.stateStore.maintenanceInterval": "1h",
+    "spark.sql.streaming.noDataProgressEventInterval": "1h",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One worker runs all of these tests, so that the session is started once. Spark's own warnings are not ours."""
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+            for module in ("pyspark", "py4j", "distutils"):
+                item.add_marker(pytest.mark.filterwarnings(f"ignore::Warning:{module}"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    """A session on two threads, the same for all tests of the run: each uses topics and folders of its own."""
+    folder = tmp_path_factory.mktemp("spark")
+    configs = {**CONFIGS, "spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.local.dir": str(folder)}
+    try:
+        session = spark_session("local[2]", name="ottla-tests", configs=configs)
+    except (JavaMissing, SparkMissing) as reason:
+        pytest.skip(str(reason))
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
