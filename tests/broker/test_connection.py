@@ -396,3 +396,16 @@ def test_who_sends_little_may_send_the_next_soon(server: Server) -> None:
     server.send(framed(bytes(10_000)))
     server.send(framed(b"half")[:-1])
     assert expected == [True]
+
+
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [
+        (bytes.fromhex("160301013a010001360303"), "the client speaks TLS"),
+        (b"GET / HTTP/1.1\r\n\r\n", "the client speaks HTTP"),
+        (b"\x7f\xff\xff\xff", "a frame of 2147483647 bytes"),
+    ],
+)
+def test_what_is_no_frame_is_named(server: Server, sent: bytes, told: str) -> None:
+    server.send(sent)
+    assert [reason[: len(told)] for reason in server.reasons] == [told]

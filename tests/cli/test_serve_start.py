@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -32,3 +33,60 @@ def test_a_broker_that_is_ready_has_loaded_nothing_slow(tmp_path: Path) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     _, modules = ended.stdout.splitlines()
     assert SLOW_AND_NOT_NEEDED & set(modules.split()) == set()
+
+
+def start(*arguments: str, stdout: int | None = subprocess.PIPE, before: str = "") -> subprocess.CompletedProcess[str]:
+    """A start that fails at once; `before` is code that the process runs first."""
+    command = [sys.executable, "-c", f"import os, sys\n{before}\nfrom ottla.cli.main import main\nsys.exit(main())"]
+    command += ["serve", "--listen", "127.0.0.1:0", *arguments]
+    return subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+
+
+def test_data_that_is_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_text("mine")
+    ended = start("--data", str(path))
+    sentence = f"ottla: {path}: this is a file; give --data a folder, which is made if it is missing\n"
+    assert (ended.returncode, ended.stderr) == (1, sentence)
+    assert path.read_text() == "mine"
+
+
+REFUSE_LIKE_THE_SYSTEM = """
+import errno
+from ottla.log.files import DiskFiles
+def lock(self, path):
+    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+DiskFiles.lock = lock
+"""
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir(mode=0o555)
+    may_everything = os.geteuid() == 0
+    ended = start("--data", str(data), before=REFUSE_LIKE_THE_SYSTEM if may_everything else "")
+    sentence = f"ottla: {data}: the data cannot be opened: permission denied ({data}/.lock)\n"
+    assert (ended.returncode, ended.stderr) == (1, sentence)
+
+
+def test_a_folder_that_cannot_be_made() -> None:
+    ended = start("--data", "/proc/data")
+    sentence = "ottla: /proc/data: the data cannot be opened: no such file or directory\n"
+    assert (ended.returncode, ended.stderr) == (1, sentence)
+
+
+def test_an_output_that_is_closed(tmp_path: Path) -> None:
+    code = "import os, sys; os.close(1); os.execv(sys.executable, [sys.executable, '-m', 'ottla', *sys.argv[1:]])"
+    for arguments in (["serve", "--listen", "127.0.0.1:0", "--data", str(tmp_path / "data")], ["--version"]):
+        ended = subprocess.run(
+            [sys.executable, "-c", code, *arguments], stderr=subprocess.PIPE, text=True, timeout=60, check=False
+        )
+        sentence = "ottla: standard output is closed; send it to a file, or to /dev/null\n"
+        assert (ended.returncode, ended.stderr) == (1, sentence)
+    assert not (tmp_path / "data").exists()
+
+
+def test_an_output_that_is_full(tmp_path: Path) -> None:
+    with open("/dev/full", "w") as full:
+        ended = start("--data", str(tmp_path), stdout=full.fileno())
+    assert (ended.returncode, ended.stderr) == (1, "ottla: standard output: no space left on device\n")

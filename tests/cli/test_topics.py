@@ -8,6 +8,7 @@ import pytest
 
 import ottla.testing
 from ottla.cli.main import main
+from ottla.client import Admin, TopicPartition
 
 
 @pytest.fixture
@@ -157,3 +158,13 @@ def test_every_help_has_examples(arguments: list[str], capsys: Captured) -> None
     lines = run(capsys, *arguments, "--help")
     assert "examples:" in lines
     assert max(map(len, lines)) <= 100
+
+
+def test_the_cluster_s_own_topics_are_deleted_by_force_only(bootstrap: str, capsys: Captured) -> None:
+    run(capsys, "topics", "create", "orders")
+    with Admin(bootstrap) as admin:
+        admin.alter_group_offsets("g", {TopicPartition("orders", 0): 0})
+    delete = ("topics", "delete", "orders", "__consumer_offsets")
+    assert run(capsys, *delete, code=2, says="with it go all groups and their committed offsets; give --force") == []
+    assert run(capsys, "topics", "list", "--internal") == ["__consumer_offsets", "orders"]
+    assert run(capsys, *delete, "--force") == ["orders: deleted", "__consumer_offsets: deleted"]

@@ -119,6 +119,17 @@ def test_when_the_limit_was_lowered_the_last_to_join_again_is_left_out() -> None
     assert set(world.group.members) == set(members[:2])
 
 
+def test_a_group_that_is_loaded_above_the_limit_meets_again() -> None:
+    world = ClassicWorld()
+    members = world.stable(3)
+    world.settings = type(world.settings)(initial_rebalance_delay_ms=0, max_size=2)
+    world.driver.crash()
+    assert world.state == "PreparingRebalance"
+    assert [world.beat(member, world.group.generation) for member in members] == [ErrorCode.REBALANCE_IN_PROGRESS] * 3
+    joins = [world.join(member) for member in members]
+    assert [asked.response.error_code for asked in joins] == [0, 0, ErrorCode.GROUP_MAX_SIZE_REACHED]
+
+
 # Protocols
 
 

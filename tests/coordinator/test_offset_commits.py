@@ -123,6 +123,14 @@ def test_too_much_metadata_refuses_one_partition_only(world: ClassicWorld) -> No
     assert world.commit({0: 1}, metadata="x" * 4096) == [ErrorCode.NONE]
 
 
+@pytest.mark.parametrize(
+    ("metadata", "code"), [("x" * 4000, ErrorCode.NONE), ("€" * 4000, ErrorCode.UNKNOWN_SERVER_ERROR)]
+)
+def test_a_commit_is_as_large_as_its_bytes(world: ClassicWorld, metadata: str, code: ErrorCode) -> None:
+    world.topics.add("wide", 100)
+    assert set(world.commit(dict.fromkeys(range(100), 1), topic="wide", metadata=metadata)) == {code}
+
+
 def test_records_are_those_that_apache_kafka_writes(world: ClassicWorld) -> None:
     topic_id = world.topics.by_name["t"].topic_id
     world.commit({1: 42}, metadata="m")

@@ -17,11 +17,13 @@ from ottla.broker.quotas import (
     client_entity,
 )
 from ottla.broker.server import Server
+from ottla.records.build import build_batch
 from ottla.testing.simulated_client import SimulatedClient
 from ottla.testing.simulated_system import SimulatedSystem
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.uuids import ZERO_UUID
 from tests.sim.simulated_broker import FETCH_VERSION, PRODUCE_VERSION, SimulatedBroker, fetch_request, fetched_values
 
@@ -130,6 +132,21 @@ def test_who_is_over_its_quota_is_told_so_and_not_heard_meanwhile(start: Start) 
     assert broker.system.now() == asked_at
     greedy.answer(number)
     assert broker.system.now() - asked_at == pytest.approx(wait_seconds)
+
+
+def test_producers_that_write_no_more_are_forgotten_as_often_as_asked_for(start: Start) -> None:
+    expiry = {"producer_id_expiration_ms": "2000", "producer_id_expiration_check_interval_ms": "500"}
+    broker = start(**expiry)
+    broker.create("t")
+    batch = build_batch([b"x"], timestamp=broker.system.clock_ms(), producer_id=7, producer_epoch=0, base_sequence=0)
+    data = [PartitionProduceData(index=0, records=batch)]
+    request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=data)])
+    assert broker.client().ask(request, PRODUCE_VERSION).responses[0].partition_responses[0].error_code == 0
+    producers = broker.broker.logs.logs["t", 0].producers.by_id
+    broker.advance(1.9)
+    assert set(producers) == {7}
+    broker.advance(1)
+    assert set(producers) == set()
 
 
 def create_answer(client: SimulatedClient, name: str, partitions: int, version: int) -> tuple[int, int]:

@@ -122,6 +122,7 @@ class Broker:
             retention_interval_ms=config.log_retention_check_interval_ms,
             compaction_interval_ms=config.log_cleaner_backoff_ms,
             checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
+            producer_interval_ms=config.producer_id_expiration_check_interval_ms,
             producer_expiration_ms=config.producer_id_expiration_ms,
             compacts=config.log_cleaner_enable,
             report_uncleanable=lambda partition, reason: events.warning(

@@ -271,6 +271,14 @@ class BrokerConfig:
         "How long a partition remembers a producer that writes no more.",
         check=at_least(1),
     )
+    producer_id_expiration_check_interval_ms: int = own(
+        "producer.id.expiration.check.interval.ms",
+        Kind.INT,
+        600_000,
+        "How often producers that write no more are looked for.",
+        check=at_least(1),
+        is_internal=True,
+    )
     offset_metadata_max_bytes: int = own(
         "offset.metadata.max.bytes",
         Kind.INT,

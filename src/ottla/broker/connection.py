@@ -24,6 +24,8 @@ MOST_PARTS = 64  # of one vectored write
 SENDFILE_BYTES = 1 << 20
 SMALL_BYTES = 4096  # who sends no more at once may wait for the answer before it sends the next
 READ_BYTES = 1 << 14  # a range of a file that is no longer goes out faster together with what stands around it
+TLS_HANDSHAKE = b"\x16\x03"
+HTTP_METHODS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE")
 FIRST_KEPT_BYTES = 1 << 16  # the room for a large frame before more of it has come
 
 
@@ -159,7 +161,7 @@ class Connection:
                     break
             (size,) = _SIZE.unpack_from(data, position)
             if not 0 <= size <= most_bytes:
-                self.refuse(f"a frame of {size} bytes is not within 0 and {most_bytes}")
+                self.refuse(_foreign(data[position : position + _SIZE.size], size, most_bytes))
                 break
             start = position + _SIZE.size
             if start + size > end:
@@ -388,6 +390,16 @@ class Connection:
         self._closed(self, reason)
         for callback in list(self._calls_when_closed):
             callback()
+
+
+def _foreign(start: memoryview, size: int, most_bytes: int) -> str:
+    """What the client may speak, if what it sent is no frame: often it only has another protocol configured."""
+    text = bytes(start)
+    if text[:2] == TLS_HANDSHAKE:
+        return "the client speaks TLS, and this port does not; its security.protocol should be PLAINTEXT"
+    if text in HTTP_METHODS:
+        return "the client speaks HTTP; this port is for Kafka's protocol"
+    return f"a frame of {size} bytes is not within 0 and {most_bytes}"
 
 
 def _read(part: Any) -> Any:

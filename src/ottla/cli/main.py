@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import io
-import os
 import sys
 from collections.abc import Sequence
 
 from ottla import __version__
+from ottla.cli import output
 from ottla.cli.errors import FAILED, INTERRUPTED, UNREAD, WRONG_USAGE, CommandFailed, UsageError
 from ottla.cli.parser import Parser
 
@@ -37,19 +36,19 @@ examples:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
-    _write_whatever_comes()
     try:
-        code = _run(list(sys.argv[1:] if argv is None else argv))
-        sys.stdout.flush()
-    except SystemExit as ended:  # argparse has printed the help or the version
-        return int(ended.code or 0)
+        output.prepare()
+        try:
+            code = _run(list(sys.argv[1:] if argv is None else argv))
+        except SystemExit as ended:  # argparse has printed the help or the version
+            code = int(ended.code or 0)
+        output.flush()
     except UsageError as error:
         return _complain(str(error), WRONG_USAGE)
     except CommandFailed as error:
         return _complain(str(error), FAILED)
     except BrokenPipeError:
-        # Whoever read our output has seen enough. What is still buffered must not complain at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        output.discard()  # whoever read it has seen enough
         return UNREAD
     except OSError as error:
         return _complain(_sentence(error), FAILED)
@@ -91,10 +90,3 @@ def _sentence(error: OSError) -> str:
 def _complain(sentence: str, code: int) -> int:
     print(f"ottla: {sentence}", file=sys.stderr)
     return code
-
-
-def _write_whatever_comes() -> None:
-    """A character that the terminal's encoding lacks is shown by its number, and is no error."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")

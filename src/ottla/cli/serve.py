@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import errno
 import gc
 import logging
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from ottla import __version__
 from ottla.cli.errors import CommandFailed, UsageError
+from ottla.cli.output import say
 from ottla.cli.parser import Parser
 
 if TYPE_CHECKING:
@@ -88,18 +90,36 @@ def _serve(options: argparse.Namespace, given: dict[str, str]) -> int:
     broker = Broker(loop, DiskFiles(), folder, settings, syncs=options.durability == "fsync")
     try:
         _start(broker, folder)
-        print(f"Ottla {__version__} serves on {broker.address}, data in {folder}", flush=True)
+        say(f"Ottla {__version__} serves on {broker.address}, data in {folder}")
         if options.metrics:
             pages = address_of(options.metrics)
-            print(f"metrics on http://{pages[0]}:{broker.serve_pages(*pages)}/metrics", flush=True)
+            say(f"metrics on http://{pages[0]}:{broker.serve_pages(*pages)}/metrics")
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: loop.post(loop.stop))
         _calm_collector()
         loop.run()
+    except BaseException:
+        with contextlib.suppress(CommandFailed):  # what failed first is told
+            _stop(broker, folder)
+        raise
+    else:
+        _stop(broker, folder)
     finally:
-        broker.stop()
         loop.close()
     return 0
+
+
+def _stop(broker: Broker, folder: str) -> None:
+    from ottla.controller.store import StoreError
+    from ottla.log.errors import LogError
+
+    try:
+        broker.stop()
+    except (OSError, LogError, StoreError) as error:
+        raise CommandFailed(
+            f"{folder}: stopped, but not everything could be written ({error}); nothing that was on the disk is lost, "
+            "and the next start checks the rest"
+        ) from None
 
 
 def _allow_many_files() -> None:
@@ -116,20 +136,37 @@ def _calm_collector() -> None:
 
 def _start(broker: Broker, folder: str) -> None:
     from ottla.config import ConfigError
+    from ottla.controller.store import StoreError
 
     try:
         broker.start()
     except ConfigError as error:
         raise UsageError(str(error)) from None
+    except StoreError as error:
+        raise CommandFailed(f"the store of the cluster cannot be used: {error}") from None
     except BlockingIOError:
         raise CommandFailed(
             f"{folder}: another broker uses this data; stop it, or give --data another folder"
         ) from None
     except OSError as error:
-        if error.errno != errno.EADDRINUSE:
+        if error.errno == errno.EADDRINUSE:
+            listeners = ", ".join(broker.settings.config.listeners)
+            sentence = f"{listeners} is in use; give --listen another port, or port 0 for a free one"
+            raise CommandFailed(sentence) from None
+        if error.filename is None:
             raise
-        listeners = ", ".join(broker.settings.config.listeners)
-        raise CommandFailed(f"{listeners} is in use; give --listen another port, or port 0 for a free one") from None
+        raise CommandFailed(_unusable(folder, error)) from None
+
+
+def _unusable(folder: str, error: OSError) -> str:
+    """Why the data folder cannot be used, in words that say what to do."""
+    from pathlib import Path  # which a broker that starts does without
+
+    if Path(folder).exists() and not Path(folder).is_dir():
+        return f"{folder}: this is a file; give --data a folder, which is made if it is missing"
+    reason = (error.strerror or str(error)).lower()
+    where = f" ({error.filename})" if error.filename != folder else ""
+    return f"{folder}: the data cannot be opened: {reason}{where}"
 
 
 def _settings(options: argparse.Namespace) -> dict[str, str]:

@@ -111,6 +111,7 @@ def _parser() -> Parser:
     delete = verb("delete", "delete topics and all that is in them", DELETE_EXAMPLES)
     delete.add_argument("names", nargs="+", metavar="TOPIC")
     delete.add_argument("--if-exists", action="store_true", help="no error for a topic that is not there")
+    delete.add_argument("--force", action="store_true", help="the cluster's own topics too, with all they remember")
 
     expand = verb("expand", "give topics more partitions", EXPAND_EXAMPLES)
     expand.add_argument("names", nargs="+", metavar="TOPIC")

@@ -9,6 +9,7 @@ from typing import Any
 
 from ottla.cli.broker_options import bootstrap_of, client_options, errors_as_sentences, settle
 from ottla.cli.configs_run import alter_resources
+from ottla.cli.errors import UsageError
 from ottla.cli.table import counted, table
 from ottla.client import (
     EARLIEST,
@@ -22,6 +23,12 @@ from ottla.client import (
 from ottla.client.admin.types import BROKER_DEFAULT
 from ottla.wire.errors import ErrorCode
 from ottla.wire.uuids import uuid_text
+
+INTERNAL_TOPICS = {
+    "__consumer_offsets": "all groups and their committed offsets",
+    "__transaction_state": "all transactions, also those under way",
+    "__share_group_state": "how far share groups are",
+}
 
 
 def create(options: argparse.Namespace) -> int:
@@ -43,10 +50,19 @@ def create(options: argparse.Namespace) -> int:
 
 def delete(options: argparse.Namespace) -> int:
     forgiven = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} if options.if_exists else set()
+    _protect_internal(options)
     with errors_as_sentences(), Admin(bootstrap_of(options), client_options(options)) as admin:
         deleted, code = settle(lambda: admin.delete_topics(options.names), forgiven)
     _show(options, ({"name": name} for name in deleted), "deleted")
     return code
+
+
+def _protect_internal(options: argparse.Namespace) -> None:
+    for name in options.names:
+        if name in INTERNAL_TOPICS and not options.force:
+            raise UsageError(
+                f"{name} is the cluster's own: with it go {INTERNAL_TOPICS[name]}; give --force if that is wanted"
+            )
 
 
 def expand(options: argparse.Namespace) -> int:

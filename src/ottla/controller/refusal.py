@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ottla.wire.errors import ErrorCode
+from ottla.wire.texts import shortened
 
 
 class Refusal(Exception):
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(message)
         self.code = code
-        self.message = message
+        self.message = None if message is None else shortened(message)  # it may name what a client sent

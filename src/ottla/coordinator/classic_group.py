@@ -22,7 +22,7 @@ from ottla.wire.protocol_error import ProtocolError
 CONSUMER_PROTOCOL = "consumer"
 RECORD_VERSION = 3
 NO_TIME = -1
-MEMBER_BYTES = 150  # of a record, besides subscription and assignment
+MEMBER_BYTES = 40  # of a record, besides names, subscription and assignment
 
 # The kinds of its timers: their names go on with the group's id.
 SESSION = "classic session"  # and the member's id: it must give a sign of life, or use the id it was promised
@@ -290,7 +290,9 @@ class ClassicGroup(Group):
     def size_with(self, assignments: Mapping[str, bytes]) -> int:
         """About how many bytes its record would have."""
         protocol = self.protocol or ""
-        size = sum([MEMBER_BYTES + len(member.metadata(protocol)) for member in self.members.values()])
+        size = sum(
+            [MEMBER_BYTES + member.names_bytes + len(member.metadata(protocol)) for member in self.members.values()]
+        )
         return size + sum([len(assignments.get(member_id, b"")) for member_id in self.members])
 
     def replay(self, value: GroupMetadataValue) -> None:

@@ -21,12 +21,15 @@ from ottla.coordinator.group import Client
 from ottla.coordinator.operation import Operation, Reply
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest
+from ottla.wire.texts import shortened
+from ottla.wire.types import LONGEST_STRING_BYTES
 
 if TYPE_CHECKING:
     from ottla.coordinator.group_machine import GroupMachine
 
 FIRST_VERSION_WITH_PROMISED_IDS = 4
 FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT = 9
+UUID_BYTES = 36
 NEW_MEMBER_TIMEOUT_MS = 300_000
 """How long a new member may wait in a join: it cannot give signs of life, for it does not know its id yet."""
 
@@ -101,7 +104,8 @@ def _has_room_for(group: ClassicGroup, member_id: str, max_size: int) -> bool:
 def _join_new(machine: GroupMachine, operation: Operation, group: ClassicGroup, joiner: Joiner) -> None:
     instance_id = joiner.request.group_instance_id
     prefix = joiner.client.client_id if instance_id is None else instance_id
-    new_id = f"{prefix}-{machine.make_uuid()}"
+    # Where a client's name is as long as a string can be, its id has less of it.
+    new_id = f"{shortened(prefix, LONGEST_STRING_BYTES - UUID_BYTES - 1)}-{machine.make_uuid()}"
     if instance_id is not None and instance_id in group.static_members:
         _replace_static(machine, operation, group, joiner, new_id)
     elif instance_id is None and joiner.version >= FIRST_VERSION_WITH_PROMISED_IDS:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 from ottla.coordinator.group import Client
 from ottla.coordinator.operation import Reply
 from ottla.wire.messages.offset_and_group_records import MemberMetadata
+from ottla.wire.texts import size_bytes
 
 Protocols: TypeAlias = Sequence[tuple[str, bytes]]
 """What a member can work with, dearest first: the name of a protocol, and what it tells the leader in it."""
@@ -56,6 +57,12 @@ class ClassicMember:
     def awaits_rebalance(self) -> bool:
         """Whether it waits for an answer, and so lives without heartbeats."""
         return self.join_reply is not None or self.sync_reply is not None
+
+    @property
+    def names_bytes(self) -> int:
+        """What its names take in a record."""
+        names = (self.member_id, self.instance_id or "", self.client.client_id, self.client.client_host)
+        return sum(map(size_bytes, names))
 
     def metadata(self, protocol: str) -> bytes:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")

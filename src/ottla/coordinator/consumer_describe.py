@@ -12,6 +12,7 @@ from ottla.coordinator.consumer_member import Member as GroupMember
 from ottla.coordinator.topics_view import TopicsView
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
+from ottla.wire.texts import shortened
 
 if TYPE_CHECKING:
     from ottla.coordinator.group_machine import GroupMachine
@@ -39,7 +40,7 @@ def describe_consumer_group(machine: GroupMachine, group_id: str) -> DescribedGr
 def undescribed(group_id: str, code: ErrorCode, message: str | None = None) -> DescribedGroup:
     return DescribedGroup(
         error_code=code,
-        error_message=message,
+        error_message=None if message is None else shortened(message),
         group_id=group_id,
         group_state="",
         group_epoch=0,

@@ -9,6 +9,7 @@ from ottla.coordinator.group import Group
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from ottla.wire.messages.list_groups import ListedGroup
+from ottla.wire.texts import shortened
 
 DEAD = "Dead"
 
@@ -57,7 +58,7 @@ def describe(group: ClassicGroup) -> DescribedGroup:
 def describe_unknown(group_id: str, code: ErrorCode, message: str | None = None) -> DescribedGroup:
     return DescribedGroup(
         error_code=code,
-        error_message=message,
+        error_message=None if message is None else shortened(message),
         group_id=group_id,
         group_state=DEAD if code in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND) else "",
         protocol_type="",

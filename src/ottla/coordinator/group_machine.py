@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from ottla.coordinator import consumer_classic
 from ottla.coordinator.classic_group import JOIN, SESSION, SYNC, ClassicGroup
 from ottla.coordinator.classic_join import Joiner, check_join, join
-from ottla.coordinator.classic_rebalance import join_time_over, refused_sync, session_over, sync_time_over
+from ottla.coordinator.classic_rebalance import join_time_over, prepare, refused_sync, session_over, sync_time_over
 from ottla.coordinator.classic_session import heartbeat, leave, left, sync
 from ottla.coordinator.consumer_group import ConsumerGroup
 from ottla.coordinator.consumer_leave import CONSUMER_TIMERS
@@ -139,8 +139,11 @@ class GroupMachine:
         forget_topics(self, operation, *sorted(names))
 
     def loaded(self, operation: Operation) -> None:
+        settings = self.settings()
         for group in self.groups.values():
             group.set_timers(operation)
+            if isinstance(group, ClassicGroup) and len(group.members) > settings.max_size:
+                prepare(operation, group, settings)  # the limit is lower than it was: not all may join again
         watch_age(self, operation)
 
     def expired(self, operation: Operation, timer: Hashable) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.wire.errors import ErrorCode
+from ottla.wire.texts import shortened
 
 
 class GroupRefusal(Exception):
@@ -11,4 +12,4 @@ class GroupRefusal(Exception):
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(message or code.meaning)
         self.code = code
-        self.message = message
+        self.message = None if message is None else shortened(message)  # it may name what a client sent

@@ -10,6 +10,7 @@ from ottla.coordinator.group import Committer
 from ottla.coordinator.operation import Operation
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_and_group_records import OffsetCommitKey, OffsetCommitValue
+from ottla.wire.texts import size_bytes
 
 if TYPE_CHECKING:
     from ottla.coordinator.group_machine import GroupMachine
@@ -20,6 +21,7 @@ FIRST_VERSION_OF_MEMBER_EPOCHS = 9
 NO_EXPIRY = -1
 RECORD_BYTES = 75  # what a record has besides names and metadata
 MOST_NAME_BYTES = 249  # of a topic
+MOST_CHARACTER_BYTES = 4
 
 
 class OffsetToCommit(NamedTuple):
@@ -73,11 +75,11 @@ def commit(
 
 def _is_too_large(group_id: str, offsets: Sequence[OffsetToCommit], longest: int, most_bytes: int) -> bool:
     """Whether the records take more than a batch may have."""
-    most_names = len(group_id) + MOST_NAME_BYTES + RECORD_BYTES
-    if len(offsets) * (most_names + longest) <= most_bytes:
+    names_bytes = size_bytes(group_id) + RECORD_BYTES
+    if len(offsets) * (names_bytes + MOST_NAME_BYTES + longest * MOST_CHARACTER_BYTES) <= most_bytes:
         return False
-    sizes = [len(offset.topic) + len(offset.metadata or "") for offset in offsets]
-    return sum(sizes) + len(offsets) * (len(group_id) + RECORD_BYTES) > most_bytes
+    sizes = [size_bytes(offset.topic) + size_bytes(offset.metadata or "") for offset in offsets]
+    return sum(sizes) + len(offsets) * names_bytes > most_bytes
 
 
 def _check(machine: GroupMachine, group_id: str, committer: Committer, offsets: Sequence[OffsetToCommit]) -> ErrorCode:
