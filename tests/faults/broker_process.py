@@ -11,10 +11,14 @@ STOP_S = 20.0
 
 
 class BrokerProcess:
-    """Runs inside the `with`; what it logs below warnings is not shown."""
+    """Runs inside the `with`; what it logs below warnings is not shown.
 
-    def __init__(self, folder: Path, *options: str) -> None:
-        command = [sys.executable, "-m", "ottla", "serve", "--listen", "127.0.0.1:0", "--data", str(folder)]
+    `synced`: it runs on a disk that forgets what was not synced, and keeps there what was.
+    """
+
+    def __init__(self, folder: Path, *options: str, synced: Path | None = None) -> None:
+        program = ["ottla"] if synced is None else ["tests.faults.forgetting_disk", str(synced)]
+        command = [sys.executable, "-m", *program, "serve", "--listen", "127.0.0.1:0", "--data", str(folder)]
         self._process = subprocess.Popen(
             [*command, "--log-level", "error", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )

@@ -14,6 +14,7 @@ from ottla.broker.config_layers import BrokerSettings
 from ottla.broker.config_quotas import StoredQuotas
 from ottla.broker.connection import Limits
 from ottla.broker.dispatch import Dispatch
+from ottla.broker.durability import Durability
 from ottla.broker.events import Events
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.listeners import Endpoint, advertised_endpoint, read_advertised, read_listeners
@@ -26,8 +27,6 @@ from ottla.broker.topics import Topics
 from ottla.controller.layout import BrokerNode
 from ottla.controller.local_store import LocalStore
 from ottla.controller.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from ottla.log.commit import GroupCommit, Round
-from ottla.log.errors import StorageFailed
 from ottla.log.files import Files
 from ottla.log.housekeeping import Housekeeping
 from ottla.log.manager import LogManager
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from ottla.broker.http import HttpServer
     from ottla.broker.lags import Lags
     from ottla.broker.transactions import Transactions
-    from ottla.replica.partition import Partition
 
 events = Events("ottla.broker")
 
@@ -68,7 +66,7 @@ class Broker:
         self.settings = settings or BrokerSettings()
         config = self.settings.config
         self.node_id = config.node_id
-        self.waits_for_disk = syncs
+        self.durability = Durability(loop, waits_for_all=syncs)
         self._survives_power_loss = survives_power_loss
         self.topics = Topics()
         self.logs = LogManager(files, folder)
@@ -88,8 +86,6 @@ class Broker:
         self._is_open = False
         self._background: Background | None = None
         self._pages: HttpServer | None = None
-        self._commit = GroupCommit()
-        self._round: Round | None = None
 
     def open(self) -> None:
         """Open the data: from here on everything works but what needs the network."""
@@ -278,52 +274,3 @@ class Broker:
         """A handler failed in a way nobody thought of: say all that is known, once."""
         self.metrics.failures += 1
         events.failure("a request failed", api=header.api.name, version=header.version, client_id=header.client_id)
-
-    # Waiting for the disk
-
-    def when_committed(
-        self, partition: Partition, end_offset: int, done: Callable[[StorageFailed | None], None]
-    ) -> None:
-        """Call back when what was appended below `end_offset` is kept as the durability asks, or cannot be."""
-        if not self.waits_for_disk:
-            done(None)
-            return
-        self._commit.wait_for(partition.log, end_offset, done)
-        if self._round is None:
-            self.loop.call_soon(self._sync)
-
-    def when_on_disk(self, partitions: list[tuple[Partition, int]], done: Callable[[set[Partition]], None]) -> None:
-        """Call back when each partition is on the disk up to its offset; with those that cannot be."""
-        failed: set[Partition] = set()
-        left = len(partitions)
-
-        def one_done(partition: Partition, failure: Exception | None) -> None:
-            nonlocal left
-            left -= 1
-            if failure is not None:
-                failed.add(partition)
-            if left == 0:
-                done(failed)
-
-        for partition, end_offset in partitions:
-            self._commit.wait_for(
-                partition.log,
-                end_offset,
-                lambda failure, partition=partition: one_done(partition, failure),  # type: ignore[misc]
-            )
-        if self._round is None:
-            self.loop.call_soon(self._sync)
-
-    def _sync(self) -> None:
-        """Start the next round of syncs, unless one is under way: then its end will."""
-        if self._round is not None:
-            return
-        self._round = under_way = self._commit.begin()
-        if under_way is not None:
-            self.loop.run_blocking(under_way.run, lambda _failure: self._synced(under_way))
-
-    def _synced(self, finished: Round) -> None:
-        self._round = None
-        self._commit.end(finished, self.clock_ms())
-        if len(self._commit):
-            self._sync()

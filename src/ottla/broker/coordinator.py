@@ -215,14 +215,15 @@ class Shard(Generic[M]):
         What these operations only read counts, too: after a crash a log may hold what never came to the disk.
         """
         log = self.partition.log
-        if not self._uncommitted and (not self._broker.waits_for_disk or log.recovery_point >= log.end_offset):
+        if not self._uncommitted and not self._broker.durability.must_wait(log):
             self._finish(operations)
             return
         waiting = [operation for operation in operations if operation.answers or operation.markers]
         if waiting:
             end_offset = log.end_offset
             self._uncommitted.append((end_offset, waiting))
-            self._broker.when_committed(self.partition, end_offset, functools.partial(self._committed, end_offset))
+            committed = functools.partial(self._committed, end_offset)
+            self._broker.durability.when_committed(self.partition, end_offset, committed)
 
     def _committed(self, end_offset: int, failure: StorageFailed | None) -> None:
         if failure is not None:

@@ -84,7 +84,7 @@ class Sending:
         except LogError as failure:
             events.warning("a marker cannot be written yet", partition=partition.name, reason=failure)
             return False
-        self._broker.when_committed(partition, end_offset, lambda failure: self._committed(name, failure))
+        self._broker.durability.when_committed(partition, end_offset, lambda failure: self._committed(name, failure))
         return True
 
     def _committed(self, name: tuple[str, int], failure: StorageFailed | None) -> None:

@@ -174,11 +174,13 @@ class ProduceRuns:
     def _partition(self, shape: Shape) -> Partition | None:
         """Where requests of this shape go; None when they must go the long way."""
         broker, topic = self._broker, shape.topic
-        if broker.waits_for_disk or broker.quotas.are_set:
+        if broker.durability.waits_for_all or broker.quotas.are_set:
             return None
         if shape.header.version >= FIRST_VERSION_WITH_TOPIC_IDS:
-            return broker.topics.partition_by_id(topic.topic_id, shape.partition)
-        return broker.topics.partition(topic.name, shape.partition)
+            partition = broker.topics.partition_by_id(topic.topic_id, shape.partition)
+        else:
+            partition = broker.topics.partition(topic.name, shape.partition)
+        return None if partition is None or partition.log.config.has_flush_limits else partition
 
     def _write_alone(
         self, connection: Connection, shape: Shape, correlation_id: int, records: memoryview, frame_bytes: int

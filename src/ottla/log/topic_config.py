@@ -109,7 +109,7 @@ class TopicConfig:
         "flush.messages",
         Kind.LONG,
         MOST,
-        "How many records may be in the log without having been forced to the disk. 1 forces each append.",
+        "After how many records they are forced to the disk, before the last of them is acknowledged. 1: each append.",
         check=at_least(1),
         synonyms="log.flush.interval.messages",
     )
@@ -359,10 +359,15 @@ class TopicConfig:
     target_codec: int | None = field(init=False, repr=False, compare=False)  # None: as produced
     target_level: int | None = field(init=False, repr=False, compare=False)  # None: the codec has no levels
     max_segment_ms: int = field(init=False, repr=False, compare=False)  # segment.ms, sooner for compaction
+    has_flush_time: bool = field(init=False, repr=False, compare=False)
+    has_flush_limits: bool = field(init=False, repr=False, compare=False)  # in time, or in records
 
     def __post_init__(self) -> None:
         is_compacted = COMPACT in self.cleanup_policy
+        has_flush_time = self.flush_ms < MOST
         derived = {
+            "has_flush_time": has_flush_time,
+            "has_flush_limits": has_flush_time or self.flush_messages < MOST,
             "is_compacted": is_compacted,
             "is_deleted": DELETE in self.cleanup_policy,
             "is_log_append_time": self.message_timestamp_type == LOG_APPEND_TIME,

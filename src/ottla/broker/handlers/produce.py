@@ -58,13 +58,15 @@ def _produce(broker: Broker, request: ProduceRequest, context: Context, refusals
     throttle_ms = broker.throttle(PRODUCER_BYTE_RATE, context, context.size_bytes)
     response = ProduceResponse(responses=topics, throttle_time_ms=throttle_ms)
     if request.acks == 0:
+        if produced.to_sync:
+            broker.durability.when_on_disk(produced.to_sync, lambda _failed: None)
         if produced.failed:
             context.close("a produce request without acknowledgement failed")
         else:
             context.no_reply()
         return None
-    if broker.waits_for_disk and produced.to_sync:
-        broker.when_on_disk(produced.to_sync, lambda failed: context.reply(_with_failures(response, failed)))
+    if produced.to_sync:
+        broker.durability.when_on_disk(produced.to_sync, lambda failed: context.reply(_with_failures(response, failed)))
         return None
     return response
 
@@ -128,7 +130,8 @@ class Produced:
             return self._invalid(partition, data.index, refusal)
         except LogError as refusal:
             return self._refused(data.index, ErrorCode(refusal.code), partition.log.log_start_offset)
-        self.to_sync.append((partition, appended.last_offset + 1))
+        if self._broker.durability.must_wait(partition.log):
+            self.to_sync.append((partition, appended.last_offset + 1))
         self._broker.metrics.produced_bytes += len(cast("Buffer", data.records))
         return PartitionProduceResponse(
             index=data.index,

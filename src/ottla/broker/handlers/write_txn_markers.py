@@ -30,7 +30,7 @@ def handle(broker: Broker, request: WriteTxnMarkersRequest, context: Context) ->
     written = _Written(broker)
     results = [written.marker(marker) for marker in request.markers]
     response = WriteTxnMarkersResponse(markers=[result for result in results if result.topics])
-    if not (broker.waits_for_disk and written.to_sync):
+    if not written.to_sync:
         return response
 
     def on_disk(failed: set[Partition]) -> None:
@@ -39,7 +39,7 @@ def handle(broker: Broker, request: WriteTxnMarkersRequest, context: Context) ->
                 result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         context.reply(response)
 
-    broker.when_on_disk(written.to_sync, on_disk)
+    broker.durability.when_on_disk(written.to_sync, on_disk)
     return None
 
 
@@ -75,6 +75,7 @@ class _Written:
         except LogError as refusal:
             result.error_code = refusal.code
             return result
-        self.to_sync.append((partition, end_offset))
+        if self._broker.durability.must_wait(partition.log):
+            self.to_sync.append((partition, end_offset))
         self.results.append((partition, result))
         return result
