@@ -90,3 +90,22 @@ def test_an_output_that_is_full(tmp_path: Path) -> None:
     with open("/dev/full", "w") as full:
         ended = start("--data", str(tmp_path), stdout=full.fileno())
     assert (ended.returncode, ended.stderr) == (1, "ottla: standard output: no space left on device\n")
+
+
+STOP_AT_ONCE_ON_A_FULL_DISK = """
+import errno
+from ottla.broker.loop import Loop
+from ottla.log.manager import LogManager
+def close(self, now_ms):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.folder)
+Loop.run = lambda self: None
+LogManager.close = close
+"""
+
+
+def test_a_stop_that_cannot_write(tmp_path: Path) -> None:
+    ended = start("--data", str(tmp_path), before=STOP_AT_ONCE_ON_A_FULL_DISK)
+    assert ended.returncode == 1
+    [told] = ended.stderr.splitlines()
+    assert told.startswith(f"ottla: {tmp_path}: stopped, but not everything could be written (")
+    assert "No space left on device" in told

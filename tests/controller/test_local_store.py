@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ottla.controller.local_store import LocalStore
+from ottla.controller.reserve import CHUNK_BYTES, CHUNKS, Reserve
 from ottla.controller.store import (
     ANY_VERSION,
     Check,
@@ -222,7 +223,7 @@ def test_a_new_file_has_its_name_when_it_is_on_the_disk(path: str, monkeypatch: 
 
 
 def _names_in(folder: Path) -> list[str]:
-    return sorted(entry.name for entry in folder.iterdir())
+    return sorted(entry.name for entry in folder.iterdir() if not entry.name.endswith("-reserve"))
 
 
 def test_a_file_system_without_links(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,3 +287,72 @@ def test_a_file_that_is_no_store_is_told(path: str) -> None:
     Path(path).write_bytes(os.urandom(8192))
     with pytest.raises(StoreUnusable, match="not a database"):
         LocalStore(path)
+
+
+# A full disk
+
+
+class Room:
+    """A reserve that lets the store grow when it is released."""
+
+    def __init__(self, store: LocalStore, chunks: int) -> None:
+        self._database = store._database
+        self.chunks = chunks
+        self._limit(0)
+
+    def _limit(self, more_pages: int) -> None:
+        (count,) = self._database.execute("PRAGMA page_count").fetchone()
+        self._database.execute(f"PRAGMA max_page_count = {count + more_pages}")
+
+    def fill(self) -> None:
+        pass
+
+    def release(self) -> bool:
+        if not self.chunks:
+            return False
+        self.chunks -= 1
+        self._limit(100)
+        return True
+
+
+LARGE = bytes(100_000)
+
+
+def test_on_a_full_disk_changes_are_refused_and_change_nothing(path: str) -> None:
+    store = LocalStore(path)
+    store.commit([Create("/a", b"1")])
+    store._reserve = Room(store, chunks=1)  # type: ignore[assignment]
+    with pytest.raises(StoreUnusable, match="full"):
+        store.commit([Set("/a", b"2"), Create("/b", LARGE)])
+    assert store.tree("") == {"/a": store.get("/a")}
+    assert store.get("/a").data == b"1"
+    store.commit([Delete("/a")])
+    assert store.tree("") == {}
+    store.close()
+
+
+@pytest.mark.parametrize("chunks", [0, 1, 2])
+def test_what_is_vital_takes_as_much_of_the_reserve_as_it_needs(path: str, chunks: int) -> None:
+    store = LocalStore(path)
+    room = Room(store, chunks)
+    store._reserve = room  # type: ignore[assignment]
+    if chunks:
+        store.commit([Create("/b", LARGE)], is_vital=True)
+        assert room.chunks == chunks - 1
+    else:
+        with pytest.raises(StoreUnusable):
+            store.commit([Create("/b", LARGE)], is_vital=True)
+    store.close()
+
+
+def test_a_reserve_is_taken_given_back_in_chunks_and_found_again(tmp_path: Path) -> None:
+    path = tmp_path / "reserve"
+    reserve = Reserve(str(path))
+    assert not reserve.release()
+    reserve.fill()
+    assert path.stat().st_size == CHUNKS * CHUNK_BYTES
+    assert Reserve(str(path)).release()
+    assert path.stat().st_size == (CHUNKS - 1) * CHUNK_BYTES
+    reserve.fill()
+    assert [reserve.release() for _ in range(CHUNKS + 1)] == [True] * CHUNKS + [False]
+    assert path.stat().st_size == 0

@@ -36,11 +36,11 @@ def test_who_is_overtaken_takes_the_block_behind(path: str, claimed_before: int)
 
         is_overtaken = False
 
-        def commit(self, operations: Sequence[Operation]) -> None:
+        def commit(self, operations: Sequence[Operation], *, is_vital: bool = False) -> None:
             if self.is_overtaken:
                 self.is_overtaken = False
                 claim_producer_ids(self, 2)
-            super().commit(operations)
+            super().commit(operations, is_vital=is_vital)
 
     store = Overtaken(path)
     for _ in range(claimed_before):

@@ -6,6 +6,7 @@ import errno
 
 import pytest
 
+import ottla.log.housekeeping
 from ottla.log.commit import GroupCommit
 from ottla.log.errors import StorageFailed
 from ottla.log.housekeeping import Housekeeping, Slices, run_here
@@ -308,3 +309,25 @@ def test_group_commit_says_when_the_disk_failed(manager: LogManager, files: Simu
     commit.wait_for(log, 1, failures.append)
     assert commit.begin() is None
     assert len(failures) == 2
+
+
+def test_a_mistake_with_one_log_does_not_keep_the_others_from_retention(
+    manager: LogManager, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    def fail_first(log: Log, _now_ms: int) -> int:
+        seen.append(log.folder)
+        if len(seen) == 1:
+            raise KeyError("a mistake of ours")
+        return 0
+
+    monkeypatch.setattr(ottla.log.housekeeping, "apply_retention", fail_first)
+    for index in range(3):
+        manager.create("t", index, TopicConfig(), clock())
+    housekeeping = Housekeeping(manager, clock, retention_interval_ms=1000)
+    clock.now_ms += 1000
+    with pytest.raises(KeyError):
+        run_here(housekeeping.run())
+    assert len(seen) == 3
+    assert housekeeping.next_due_ms > clock()  # and it is not tried without end

@@ -149,6 +149,26 @@ def test_producers_that_write_no_more_are_forgotten_as_often_as_asked_for(start:
     assert set(producers) == set()
 
 
+def test_a_mistake_in_housekeeping_is_told_and_the_work_goes_on(
+    start: Start, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = start(log_retention_check_interval_ms="1000")
+    broker.create("t")
+    failed_at: list[float] = []
+
+    def fail(_log: object, _now_ms: int) -> int:
+        failed_at.append(broker.system.now())
+        raise KeyError("a mistake of ours")
+
+    monkeypatch.setattr("ottla.log.housekeeping.apply_retention", fail)
+    broker.advance(5.5)
+    assert len(failed_at) == 5
+    told = [record for record in caplog.records if record.getMessage().startswith("background work failed")]
+    assert len(told) == 5
+    assert all(record.exc_info for record in told)
+    caplog.clear()
+
+
 def create_answer(client: SimulatedClient, name: str, partitions: int, version: int) -> tuple[int, int]:
     asked = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
     answer = client.ask(CreateTopicsRequest(topics=[asked]), version)

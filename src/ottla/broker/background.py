@@ -40,6 +40,10 @@ class Background:
             events.warning("background work failed, and is tried again later", reason=error)
             self._end()
             return False
+        except Exception:
+            events.failure("background work failed, and is tried again later")
+            self._end()
+            return False
         if job is None:
             return True
         self._loop.run_blocking(job, self._job_done)

@@ -181,7 +181,7 @@ class Catalog:
             ]
             led[name] = StoredTopic(topic.node, states)
         if operations:
-            self.store.commit(operations)
+            self.store.commit(operations, is_vital=True)
         return led
 
     def _open_topic(self, name: str, topic: StoredTopic, overrides: dict[str, str]) -> None:
@@ -205,7 +205,7 @@ class Catalog:
     def register(self, broker: BrokerNode) -> None:
         """Tell the others that this broker is there, for as long as its store is open."""
         path = layout.broker_path(self._node_id)
-        self.store.commit([Create(path, layout.encode_broker(broker), is_ephemeral=True)])
+        self.store.commit([Create(path, layout.encode_broker(broker), is_ephemeral=True)], is_vital=True)
 
     # Topics come and go
 

@@ -9,12 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.broker.catalog import storage_refusal
 from ottla.broker.config_dynamic import ONE_BROKER_ONLY, is_dynamic
 from ottla.broker.config_layers import broker_settings
 from ottla.broker.group_configs import GROUP_SETTINGS
 from ottla.config import ConfigError, resolve, text_of
 from ottla.controller.configs import Asked, Change, ResourceType, changed, check_asked
 from ottla.controller.refusal import Refusal
+from ottla.controller.store import StoreUnusable
 from ottla.controller.topic_names import check_name
 from ottla.controller.topics import check_configs
 from ottla.log.topic_config import TOPIC_SETTINGS
@@ -49,9 +51,19 @@ def change_configs(broker: Broker, changes: Sequence[ResourceChange], *, validat
             outcome = refusal
         else:
             if not validate_only:
-                make()
+                outcome = _made(make)
         outcomes.append(outcome)
     return outcomes
+
+
+def _made(make: Callable[[], None]) -> Refusal | None:
+    try:
+        make()
+    except StoreUnusable as error:
+        return storage_refusal(error)
+    except Refusal as refusal:
+        return refusal
+    return None
 
 
 def _checked(broker: Broker, change: ResourceChange) -> Callable[[], None]:

@@ -12,9 +12,12 @@ import fcntl
 import itertools
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import cast
 
+from ottla.controller.reserve import Reserve
 from ottla.controller.store import (
     ANY_VERSION,
     Changed,
@@ -35,6 +38,7 @@ from ottla.controller.store import (
 
 FORMAT_VERSION = 1
 BUSY_SECONDS = 10.0
+RESERVE_SECONDS = 10.0  # between two tries to take the reserve
 SCHEMA = """
 CREATE TABLE nodes (
     path TEXT PRIMARY KEY,
@@ -63,17 +67,26 @@ class LocalStore:
         self._watches: dict[str, list[_Watch]] = {}
         self._session: int | None = None
         self._session_lock: int | None = None
-        try:
+        self._reserve = Reserve(f"{path}-reserve") if survives_power_loss else None
+        self._reserve_due = 0.0  # when to take it again
+        self._with_reserve(self._open)
+        self.expire_sessions()
+        self._keep_reserve()
+
+    def _open(self) -> None:
+        path, survives_power_loss = self._path, self._survives_power_loss
+        with self._refusing_unusable():
             # What is left of another, SQLite must remove before it makes one.
             if survives_power_loss and not (os.path.exists(path) or os.path.exists(f"{path}-wal")):
                 _lay_out(path)
             self._database = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-            self._database.execute(f"PRAGMA synchronous = {'FULL' if survives_power_loss else 'OFF'}")
-            self._database.execute("PRAGMA journal_mode = WAL")
-            self._prepare()
-        except sqlite3.Error as error:
-            raise StoreUnusable(f"{path}: {error}") from error
-        self.expire_sessions()
+            try:
+                self._database.execute(f"PRAGMA synchronous = {'FULL' if survives_power_loss else 'OFF'}")
+                self._database.execute("PRAGMA journal_mode = WAL")
+                self._prepare()
+            except BaseException:
+                self._database.close()
+                raise
 
     def _prepare(self) -> None:
         with self._transaction():
@@ -86,12 +99,15 @@ class LocalStore:
     @contextlib.contextmanager
     def _without_sync(self) -> Iterator[None]:
         """For what ends with the process: it goes to the disk with the next change that must."""
-        if self._survives_power_loss:
+        if not self._survives_power_loss:
+            yield
+            return
+        with self._refusing_unusable():
             self._database.execute("PRAGMA synchronous = NORMAL")
         try:
             yield
         finally:
-            if self._survives_power_loss:
+            with self._refusing_unusable():
                 self._database.execute("PRAGMA synchronous = FULL")
 
     @contextlib.contextmanager
@@ -110,9 +126,10 @@ class LocalStore:
 
     def get(self, path: str) -> Node:
         check_path(path)
-        row = self._database.execute(
-            "SELECT data, version, created_in, session IS NOT NULL FROM nodes WHERE path = ?", (path,)
-        ).fetchone()
+        with self._refusing_unusable():
+            row = self._database.execute(
+                "SELECT data, version, created_in, session IS NOT NULL FROM nodes WHERE path = ?", (path,)
+            ).fetchone()
         if row is None:
             raise NodeMissing(path)
         return _node(*row)
@@ -120,20 +137,46 @@ class LocalStore:
     def children(self, path: str) -> list[str]:
         if path:
             self.get(path)
-        rows = self._database.execute("SELECT path FROM nodes WHERE parent = ? ORDER BY path", (path,))
-        return [child[len(path) + 1 :] for (child,) in rows]
+        with self._refusing_unusable():
+            rows = self._database.execute("SELECT path FROM nodes WHERE parent = ? ORDER BY path", (path,))
+            return [child[len(path) + 1 :] for (child,) in rows]
 
     def tree(self, path: str) -> dict[str, Node]:
-        rows = self._database.execute(
-            "SELECT path, data, version, created_in, session IS NOT NULL FROM nodes "
-            "WHERE path > ? AND path < ? ORDER BY path",
-            (f"{path}/", f"{path}0"),  # 0 is the character after the slash
-        )
-        return {found: _node(*rest) for found, *rest in rows}
+        with self._refusing_unusable():
+            rows = self._database.execute(
+                "SELECT path, data, version, created_in, session IS NOT NULL FROM nodes "
+                "WHERE path > ? AND path < ? ORDER BY path",
+                (f"{path}/", f"{path}0"),  # 0 is the character after the slash
+            )
+            return {found: _node(*rest) for found, *rest in rows}
 
     # Changing
 
-    def commit(self, operations: Sequence[Operation]) -> None:
+    def commit(self, operations: Sequence[Operation], *, is_vital: bool = False) -> None:
+        if is_vital or all(isinstance(operation, Delete | Check) for operation in operations):
+            self._with_reserve(lambda: self._commit_as_needed(operations))
+        else:
+            self._commit_as_needed(operations)
+        self._keep_reserve()
+
+    def _with_reserve(self, change: Callable[[], None]) -> None:
+        """Make a change also where the disk is full."""
+        while True:
+            try:
+                change()
+            except StoreUnusable:
+                if self._reserve is None or not self._reserve.release():
+                    raise
+            else:
+                return
+
+    def _keep_reserve(self) -> None:
+        """Take the reserve, if it was given up; on a disk that stays full it is not tried with each change."""
+        if self._reserve is not None and time.monotonic() >= self._reserve_due:
+            self._reserve.fill()
+            self._reserve_due = time.monotonic() + RESERVE_SECONDS
+
+    def _commit_as_needed(self, operations: Sequence[Operation]) -> None:
         if all(isinstance(operation, Create) and operation.is_ephemeral for operation in operations):
             with self._without_sync():
                 self._commit(operations)
@@ -156,7 +199,7 @@ class LocalStore:
     def _refusing_unusable(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise StoreUnusable(f"{self._path}: {error}") from error
 
     def _create_all(self, operations: Iterable[Create], number: int, changed: dict[str, None]) -> None:
@@ -260,10 +303,11 @@ class LocalStore:
 
     def expire_sessions(self) -> None:
         """Remove the ephemeral nodes of processes that are no more."""
-        rows = self._database.execute("SELECT id FROM sessions").fetchall()
+        with self._refusing_unusable():
+            rows = self._database.execute("SELECT id FROM sessions").fetchall()
         for (session,) in rows:
             if session != self._session and self._is_dead(session):
-                self._end_session(session)
+                self._with_reserve(partial(self._end_session, session))
                 _remove(self._lock_path(session))
 
     def _is_dead(self, session: int) -> bool:
@@ -290,7 +334,9 @@ class LocalStore:
 
     def close(self) -> None:
         if self._session is not None:
-            self._end_session(self._session)
+            # Where it cannot be written, others find by the lock that the session is over; the reserve is for more.
+            with contextlib.suppress(StoreUnusable):
+                self._end_session(self._session)
             self._release_session_lock()
         self._watches.clear()
         self._database.close()

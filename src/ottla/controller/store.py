@@ -90,8 +90,11 @@ class Store(Protocol):
     def tree(self, path: str) -> dict[str, Node]:
         """Every node below a path, by its path, in order; not the node of the path itself."""
 
-    def commit(self, operations: Sequence[Operation]) -> None:
-        """Make these changes one after the other, all of them or none."""
+    def commit(self, operations: Sequence[Operation], *, is_vital: bool = False) -> None:
+        """Make these changes one after the other, all of them or none.
+
+        What only deletes, and what `is_vital`, can be done on a full disk, too.
+        """
 
     def watch(self, path: str, changed: Changed) -> Watch:
         """Call back with the path after each change of this node or of the row of its children."""

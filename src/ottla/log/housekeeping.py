@@ -7,12 +7,13 @@ in. Nothing here reads a clock but the one it is given.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
 
 from ottla.log.checkpoint import CLEANER_OFFSETS, RECOVERY_POINTS, TopicPartition
 from ottla.log.compaction import MAP_ENTRIES, Cleanable, Compaction, Job, cleanable
-from ottla.log.errors import PASSING, CorruptLog, LogError, StorageFailed
+from ottla.log.errors import PASSING, StorageFailed
 from ottla.log.files import remove_all
 from ottla.log.flush import Flush
 from ottla.log.log import Log
@@ -68,16 +69,13 @@ class Housekeeping:
 
     def run(self) -> Slices:
         """Do all that is due now. What fails is due again in its time, and raises when the rest is done."""
-        failure: Exception | None = None
+        failures = _Failures()
         for number, (interval_ms, task) in enumerate(self._tasks):
             if self.clock_ms() >= self._due_ms[number]:
-                try:
+                with failures.kept():  # on a full disk retention must go on, of all things
                     yield from task()
-                except (LogError, OSError) as error:  # on a full disk retention must go on, of all things
-                    failure = failure or error
                 self._due_ms[number] = self.clock_ms() + interval_ms()
-        if failure is not None:
-            raise failure
+        failures.raise_first()
 
     def _logs(self) -> Iterator[tuple[TopicPartition, Log]]:
         """Every log that is still there when its turn comes."""
@@ -89,16 +87,19 @@ class Housekeeping:
     def flush(self) -> Slices:
         """Flush what flush.messages and flush.ms ask, and so much that little is scanned after a crash."""
         has_moved_far = False
+        failures = _Failures()
         for number, (_, log) in enumerate(self._logs()):
-            if log.resume_is_due or log.recovery_point < log.active.base_offset:
-                yield from self._flush(log, log.begin_resumable_flush if log.resume_is_due else log.begin_flush)
-                has_moved_far = True
-            elif log.flush_is_due(self.clock_ms()):
-                yield from self._flush(log, log.begin_flush)
-            elif number % LOGS_A_SLICE == LOGS_A_SLICE - 1:
+            with failures.kept():
+                if log.resume_is_due or log.recovery_point < log.active.base_offset:
+                    yield from self._flush(log, log.begin_resumable_flush if log.resume_is_due else log.begin_flush)
+                    has_moved_far = True
+                elif log.flush_is_due(self.clock_ms()):
+                    yield from self._flush(log, log.begin_flush)
+            if number % LOGS_A_SLICE == LOGS_A_SLICE - 1:
                 yield None
         if has_moved_far:
             yield self._manager.checkpoint(RECOVERY_POINTS)
+        failures.raise_first()
 
     def _flush(self, log: Log, begin: Callable[[], Flush | None]) -> Slices:
         try:
@@ -118,13 +119,14 @@ class Housekeeping:
             log.end_flush(flush, self.clock_ms())
 
     def retain(self) -> Slices:
+        failures = _Failures()
         for number, (_, log) in enumerate(self._logs()):
-            try:
+            removed = 0
+            with failures.kept(), contextlib.suppress(StorageFailed):  # the log has noted it, and takes no more writes
                 removed = apply_retention(log, self.clock_ms())
-            except StorageFailed:
-                continue  # the log has noted it, and refuses writes from now on
             if removed or number % LOGS_A_SLICE == LOGS_A_SLICE - 1:
                 yield None
+        failures.raise_first()
 
     def remove(self) -> Slices:
         """Unlink what was deleted long enough ago."""
@@ -157,10 +159,10 @@ class Housekeeping:
             yield self._manager.checkpoint(RECOVERY_POINTS)
             try:
                 yield from compaction.run()
-            except (CorruptLog, StorageFailed, OSError) as error:
+            except Exception as error:  # also a mistake of ours: the other logs must not wait for its end
                 if isinstance(error, OSError) and error.errno in PASSING:
                     return  # the disk is full: the next time will do
-                log.uncleanable = str(error)
+                log.uncleanable = str(error) or repr(error)
                 self._report_uncleanable(partition, log.uncleanable)
                 continue
             if compaction.cleaned_up_to <= work.first_dirty_offset:
@@ -178,6 +180,24 @@ class Housekeeping:
             if work.dirty_bytes and wanted and (best is None or work.dirty_ratio > best[0]):
                 best = work.dirty_ratio, partition, log, work
         return None if best is None else best[1:]
+
+
+class _Failures:
+    """What fails does not stop what comes behind it; the first is raised when all is done."""
+
+    def __init__(self) -> None:
+        self._first: Exception | None = None
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            self._first = self._first or error
+
+    def raise_first(self) -> None:
+        if self._first is not None:
+            raise self._first
 
 
 def run_here(slices: Slices) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from ottla.broker.catalog import storage_refusal
 from ottla.controller.quotas import Alteration, Entity, altered, check_entity, entity_of, shown
 from ottla.controller.refusal import Refusal
+from ottla.controller.store import StoreUnusable
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -35,7 +37,12 @@ def handle(broker: Broker, request: AlterClientQuotasRequest, context: Context) 
         except Refusal as refusal:
             result.error_code, result.error_message = refusal.code, refusal.message
     if not request.validate_only:
-        broker.stored_quotas.replace(changed)
+        try:
+            broker.stored_quotas.replace(changed)
+        except StoreUnusable as error:
+            failure = storage_refusal(error)
+            for entity in changed:
+                results[entity].error_code, results[entity].error_message = failure.code, failure.message
     return AlterClientQuotasResponse(entries=list(results.values()))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.events import Events
 from ottla.log.checkpoint import LOG_STARTS
 from ottla.log.errors import LogError
 from ottla.wire.errors import ErrorCode
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
 
+events = Events("ottla.broker")
+
 
 def handle(broker: Broker, request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
     offsets: dict[str, dict[int, int]] = {}  # a partition that is named twice counts once, as it comes last
@@ -30,8 +33,20 @@ def handle(broker: Broker, request: DeleteRecordsRequest, context: Context) -> D
         )
         for name, partitions in offsets.items()
     ]
-    broker.logs.write_checkpoint(LOG_STARTS)  # or a crash would bring the records back
+    try:
+        broker.logs.write_checkpoint(LOG_STARTS)
+    except OSError as error:
+        events.warning("a crash may bring deleted records back", reason=error)
+        _refuse(topics)
     return DeleteRecordsResponse(topics=topics)
+
+
+def _refuse(topics: list[DeleteRecordsTopicResult]) -> None:
+    """The records are gone for readers, and make room; that it lasts can only be said when it is on the disk."""
+    for topic in topics:
+        for partition in topic.partitions:
+            if partition.error_code == ErrorCode.NONE:
+                partition.error_code, partition.low_watermark = ErrorCode.KAFKA_STORAGE_ERROR, -1
 
 
 def _delete(broker: Broker, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult:
