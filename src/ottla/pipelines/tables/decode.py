@@ -1,0 +1,233 @@
+"""Messages of a topic as rows of changes, by the batch, in Arrow. Runs wherever Spark runs Python.
+
+One message becomes one row, or two where the primary key of a row changed: a delete of the old and an upsert of the
+new. A message that is no change event becomes a row with the reason. A message that needs columns that are not known
+yet becomes a row that names them; the batch is decoded again when the table has them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from ottla.pipelines.tables.columns import Columns, DoesNotFit, arrow_type, column_of, merged, type_named, type_of
+from ottla.pipelines.tables.event import ChangeEvent, InvalidEvent, Row, read_event
+from ottla.pipelines.tables.position import InvalidPosition, encode_position
+
+CHANGE_FIELDS = [
+    pa.field("_deleted", pa.bool_()),
+    pa.field("_position", pa.string()),
+    pa.field("_commit_time", pa.timestamp("us", tz="UTC")),
+]
+PLACE_FIELDS = [
+    pa.field("_topic", pa.string()),
+    pa.field("_partition", pa.int32()),
+    pa.field("_offset", pa.int64()),
+]
+# `_error` is why a message is no change, `_new_columns` what it needs; with both empty and no position it says nothing.
+OUTCOME_FIELDS = [
+    pa.field("_error", pa.string()),
+    pa.field("_new_columns", pa.string()),
+    pa.field("_message_key", pa.binary()),
+    pa.field("_message_value", pa.binary()),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """How to read the changes of one table: what a worker must know.
+
+    `sequence_by` is "position", the event's own, or "offset", for sources that have none: then the order within a
+    partition of the topic is the order of changes.
+    """
+
+    keys: tuple[str, ...]
+    columns: Columns
+    table: str | None = None
+    sequence_by: str = "position"
+    left_out: frozenset[str] = frozenset()
+    listed: frozenset[str] | None = None
+    adds_columns: bool = True
+
+    def schema(self) -> pa.Schema:
+        data = [pa.field(name, arrow_type(type_name)) for name, type_name in self.columns.items()]
+        return pa.schema([*data, *CHANGE_FIELDS, *PLACE_FIELDS, *OUTCOME_FIELDS])
+
+    def wants(self, column: str) -> bool:
+        if self.listed is not None and column not in self.listed:
+            return False
+        return column not in self.left_out
+
+    def decode(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """For `mapInArrow`: batches of key, value, topic, partition, offset in; batches of `schema` out."""
+        for batch in batches:
+            if batch.num_rows:
+                yield _Batch(self).decoded(batch)
+
+
+@dataclass(slots=True)
+class _Change:
+    data: Row
+    is_deleted: bool
+    position: str
+    commit_time_ms: int | None
+
+
+@dataclass(slots=True)
+class _Batch:
+    """The rows of one batch while they are read."""
+
+    decoding: Decoding
+    checked_schemas: dict[str, str | None] = field(default_factory=dict)
+
+    def decoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        names = ("key", "value", "topic", "partition", "offset")
+        keys, values, topics, partitions, offsets = (batch.column(name).to_pylist() for name in names)
+        changes: list[_Change | None] = []
+        outcomes: list[tuple[str | None, str | None]] = []
+        places: list[int] = []
+        for index, (document, problem) in enumerate(_parsed(values)):
+            found, error, new_columns = self._read(document, problem, keys[index], offsets[index])
+            for change in found or (None,):
+                changes.append(change)
+                outcomes.append((error, new_columns))
+                places.append(index)
+        data = self._data_columns(changes, outcomes)
+        kept = [None if error or new_columns else change for change, (error, new_columns) in zip(changes, outcomes)]
+        columns = [
+            *data,
+            pa.array([change and change.is_deleted for change in kept], pa.bool_()),
+            pa.array([change and change.position for change in kept], pa.string()),
+            column_of([change and change.commit_time_ms for change in kept], "timestamp"),
+            pa.array([topics[index] for index in places], pa.string()),
+            pa.array([partitions[index] for index in places], pa.int32()),
+            pa.array([offsets[index] for index in places], pa.int64()),
+            pa.array([error for error, _ in outcomes], pa.string()),
+            pa.array([new_columns for _, new_columns in outcomes], pa.string()),
+            pa.array([keys[at] if outcome[0] else None for at, outcome in zip(places, outcomes)], pa.binary()),
+            pa.array([values[at] if outcome[0] else None for at, outcome in zip(places, outcomes)], pa.binary()),
+        ]
+        return pa.record_batch(columns, schema=self.decoding.schema())
+
+    def _read(
+        self, document: object, problem: str | None, message_key: bytes | None, offset: int
+    ) -> tuple[list[_Change], str | None, str | None]:
+        """The changes of a message, or why there are none, or the columns that are needed first."""
+        if problem is not None:
+            return [], problem, None
+        if document is None:  # a tombstone for the compaction of the topic says nothing to a table
+            return [], None, None
+        try:
+            event = read_event(document, message_key)
+            if self.decoding.table is not None and event.table not in (None, self.decoding.table):
+                return [], None, None
+            changes = self._changes(event, offset)
+            needed = self._needed_columns(event)
+        except (InvalidEvent, InvalidPosition, DoesNotFit) as error:
+            return [], str(error), None
+        return changes, None, needed
+
+    def _changes(self, event: ChangeEvent, offset: int) -> list[_Change]:
+        position = self._position(event, offset)
+        commit_time_ms = event.commit_time_ms
+        keys = self.decoding.keys
+        if event.operation == "d":
+            old_key = _key_in(event.before, keys) or _key_in(event.key, keys)
+            if old_key is None:
+                raise InvalidEvent(f"the delete has no key ({', '.join(keys)})")
+            return [_Change(old_key, True, position, commit_time_ms)]
+        if event.after is None:
+            raise InvalidEvent("the change has no 'after'")
+        data = event.after
+        new_key = _key_in(data, keys)
+        if new_key is None:
+            new_key = _key_in(event.key, keys)
+            if new_key is None:
+                raise InvalidEvent(f"the change has no key ({', '.join(keys)})")
+            data = data | new_key
+        changes = [_Change(data, False, position, commit_time_ms)]
+        if event.operation == "u":
+            old_key = _key_in(event.before, keys) or _key_in(event.key, keys)
+            if old_key is not None and old_key != new_key:
+                changes.insert(0, _Change(old_key, True, position, commit_time_ms))
+        return changes
+
+    def _position(self, event: ChangeEvent, offset: int) -> str:
+        if self.decoding.sequence_by == "offset":
+            return encode_position(offset)
+        if event.position is None:
+            raise InvalidEvent("the change has no position")
+        return encode_position(event.position)
+
+    def _needed_columns(self, event: ChangeEvent) -> str | None:
+        """As JSON, the columns that the event has and the table has not, or has too narrow."""
+        known = self.decoding.columns
+        if event.columns is not None:
+            # One answer for all events of a version, which is found by what it declares.
+            declared = json.dumps(event.columns)
+            if declared not in self.checked_schemas:
+                asked = {str(name): type_named(str(kind)) for name, kind in event.columns.items()}
+                self.checked_schemas[declared] = self._beyond_known(asked)
+            return self.checked_schemas[declared]
+        asked = {}
+        for name, value in (event.after or event.key or event.before or {}).items():
+            if name not in known and (found := type_of(value)) is not None:
+                asked[name] = found
+        return self._beyond_known(asked) if asked else None
+
+    def _beyond_known(self, asked: Columns) -> str | None:
+        known = self.decoding.columns
+        if not self.decoding.adds_columns:
+            return None
+        wanted = {name: kind for name, kind in asked.items() if self.decoding.wants(name)}
+        for name in wanted:
+            if name.startswith("_"):
+                raise DoesNotFit(f"column {name!r}: names that begin with an underscore are the table's own")
+        together = merged(known, wanted)
+        return None if together == known else json.dumps(wanted)
+
+    def _data_columns(
+        self, changes: Sequence[_Change | None], outcomes: list[tuple[str | None, str | None]]
+    ) -> list[pa.Array]:
+        """Each column by itself. A value that does not fit makes its row an error, and no other."""
+        columns = []
+        for name, type_name in self.decoding.columns.items():
+            values = [None if change is None else change.data.get(name) for change in changes]
+            try:
+                columns.append(column_of(values, type_name))
+            except DoesNotFit:
+                for index, value in enumerate(values):
+                    reason = _misfit(name, value, type_name)
+                    if reason is not None:
+                        values[index] = None
+                        outcomes[index] = (outcomes[index][0] or reason, None)
+                columns.append(column_of(values, type_name))
+        return columns
+
+
+def _misfit(name: str, value: object, type_name: str) -> str | None:
+    try:
+        column_of([value], type_name)
+    except DoesNotFit as error:
+        return f"column {name!r}: {error}"
+    return None
+
+
+def _key_in(row: Mapping[str, Any] | None, keys: Sequence[str]) -> Row | None:
+    if row is None:
+        return None
+    found = {name: row.get(name) for name in keys}
+    return None if any(value is None for value in found.values()) else found
+
+
+def _parsed(values: Sequence[bytes | None]) -> Iterator[tuple[object, str | None]]:
+    """Each value as JSON, or why it is none."""
+    for value in values:
+        try:
+            yield (None if value is None else json.loads(value)), None
+        except (ValueError, RecursionError) as error:
+            yield None, f"the message is no JSON: {error}"

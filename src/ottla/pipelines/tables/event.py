@@ -1,0 +1,150 @@
+"""One change of a row, and its JSON form; docs/change-events.md describes it. Debezium's envelope is read, too."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import decimal
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.pipelines.tables.position import Position
+
+OPERATIONS = {"c": "create", "u": "update", "d": "delete", "r": "read"}
+Row = dict[str, Any]
+
+
+class InvalidEvent(ValueError):
+    """A message that is no change event; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeEvent:
+    """`position` is what orders the changes of a key. `before` is there where the source knows it.
+
+    `columns` are the table's columns with their types in Spark's words ("bigint", "decimal(10,2)"); without them types
+    are taken from the values.
+    """
+
+    operation: str
+    key: Row | None
+    before: Row | None
+    after: Row | None
+    position: Position | None
+    commit_time_ms: int | None = None
+    schema_version: int | None = None
+    columns: dict[str, str] | None = None
+    table: str | None = None
+
+
+def encode_event(event: ChangeEvent) -> bytes:
+    """The JSON of a change event."""
+    if event.operation not in OPERATIONS:
+        raise InvalidEvent(f"the operation {event.operation!r} is none of {', '.join(OPERATIONS)}")
+    document: Row = {"op": event.operation, "key": event.key, "before": event.before, "after": event.after}
+    document["position"] = event.position
+    for name, value in (("commit_time", event.commit_time_ms), ("table", event.table)):
+        if value is not None:
+            document[name] = value
+    if event.schema_version is not None or event.columns is not None:
+        document["schema"] = {"version": event.schema_version or 0}
+        if event.columns is not None:
+            document["schema"]["columns"] = event.columns
+    return to_json(document)
+
+
+def encode_key(key: Mapping[str, Any]) -> bytes:
+    """The key of the message: all changes of a row go to one partition."""
+    return to_json(key)
+
+
+def to_json(value: object) -> bytes:
+    """JSON in as few bytes as it takes; decimals and times as text, bytes as base64."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=_plain).encode()
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, decimal.Decimal):
+        return str(value)
+    if isinstance(value, datetime.date | datetime.datetime):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    raise InvalidEvent(f"a value of type {type(value).__name__} has no place in a change event")
+
+
+def read_event(document: object, message_key: bytes | None = None) -> ChangeEvent:
+    """The event of a parsed JSON value. `message_key` is where Debezium has the row's key."""
+    if not isinstance(document, dict):
+        raise InvalidEvent("the message is no JSON object")
+    if "payload" in document and "op" not in document:
+        document = document["payload"]
+        if not isinstance(document, dict):
+            raise InvalidEvent("the message has an empty payload")
+    operation = document.get("op")
+    if operation not in OPERATIONS:
+        raise InvalidEvent("the message has no 'op'" if operation is None else f"the operation {operation!r} is unknown")
+    source = document.get("source")
+    if isinstance(source, dict) and "position" not in document:
+        return _read_debezium(document, source, message_key)
+    schema = document.get("schema")
+    version, columns = (schema.get("version"), schema.get("columns")) if isinstance(schema, dict) else (None, None)
+    commit_time = document.get("commit_time")
+    return ChangeEvent(
+        operation,
+        _row(document, "key"),
+        _row(document, "before"),
+        _row(document, "after"),
+        document.get("position"),
+        commit_time if isinstance(commit_time, int) else None,
+        version if isinstance(version, int) else None,
+        columns if isinstance(columns, dict) else None,
+        document.get("table"),
+    )
+
+
+def _row(document: Row, name: str) -> Row | None:
+    row = document.get(name)
+    if row is not None and not isinstance(row, dict):
+        raise InvalidEvent(f"{name!r} is no JSON object")
+    return row
+
+
+def _read_debezium(document: Row, source: Row, message_key: bytes | None) -> ChangeEvent:
+    table = ".".join(str(source[name]) for name in ("db", "schema", "table") if source.get(name))
+    return ChangeEvent(
+        document["op"],
+        _debezium_key(message_key),
+        _row(document, "before"),
+        _row(document, "after"),
+        _debezium_position(source),
+        source.get("ts_ms") if isinstance(source.get("ts_ms"), int) else None,
+        None,
+        None,
+        table or None,
+    )
+
+
+def _debezium_key(message_key: bytes | None) -> Row | None:
+    try:
+        key = json.loads(message_key or b"null")
+    except ValueError:
+        return None
+    if isinstance(key, dict) and isinstance(key.get("payload"), dict):
+        key = key["payload"]
+    return key if isinstance(key, dict) else None
+
+
+def _debezium_position(source: Row) -> Position | None:
+    """What orders the events of one connector: MySQL's and MariaDB's log file and position, else a log number."""
+    if source.get("file") and source.get("pos") is not None:
+        return [source["file"], source["pos"], source.get("row") or 0]
+    if source.get("change_lsn") or source.get("commit_lsn"):  # SQL Server: texts of one length
+        return [source.get("commit_lsn") or "", source.get("change_lsn") or "", source.get("event_serial_no") or 0]
+    for name in ("lsn", "scn"):
+        number = source.get(name)
+        if number is not None:
+            return int(number)
+    return None

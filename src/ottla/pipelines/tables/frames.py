@@ -1,0 +1,108 @@
+"""Spark's side of applying changes: DataFrames of messages or of typed rows become rows of changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyspark.sql.functions as F
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import IntegralType, StringType, StructType, TimestampType
+
+from ottla.pipelines.tables.decode import Decoding
+
+if TYPE_CHECKING:
+    from ottla.pipelines.tables.rules import Rules
+
+MESSAGE_COLUMNS = ("key", "value", "topic", "partition", "offset")
+PLACE_COLUMNS = ("topic", "partition", "offset")
+
+
+def are_messages(frame: DataFrame) -> bool:
+    """Whether these are messages of a topic as a source gives them, and not rows that somebody has made of them."""
+    types = dict(frame.dtypes)
+    return all(name in types for name in MESSAGE_COLUMNS) and types["value"] == "binary"
+
+
+def decoded(messages: DataFrame, decoding: Decoding, buckets: int) -> DataFrame:
+    """The rows of changes in messages, decoded where the messages are read."""
+    rows = messages.select(*MESSAGE_COLUMNS).mapInArrow(decoding.decode, from_arrow_schema(decoding.schema()))
+    if all(key in decoding.columns for key in decoding.keys):
+        return rows.withColumn("_bucket", bucket(decoding.keys, buckets))
+    return rows.withColumn("_bucket", F.lit(None).cast("int"))
+
+
+def bucket(keys: Sequence[str], buckets: int) -> Column:
+    """The same as `layout.bucket_of`."""
+    text = F.concat_ws("\x00", *[F.col(key).cast("string") for key in keys])
+    return (F.crc32(text.cast("binary")) % buckets).cast("int")
+
+
+def typed(frame: DataFrame, rules: Rules) -> DataFrame:
+    """Rows of changes from rows that are typed already. Columns topic, partition and offset are where they come from."""
+    has_places = all(name in frame.columns for name in PLACE_COLUMNS)
+    data = [
+        name
+        for name in frame.columns
+        if rules.wants(name) and not name.startswith("_") and not (has_places and name in PLACE_COLUMNS)
+    ]
+    position = sortable(frame, rules.sequence_by)
+    missing = F.concat_ws(", ", *[F.when(F.col(key).isNull(), F.lit(key)) for key in rules.keys])
+    error = F.when(missing != "", F.concat(F.lit("the change has no key: "), missing)).when(
+        position.isNull(), F.lit("the change has no position")
+    )
+    condition = rules.apply_as_deletes
+    if isinstance(condition, str):
+        condition = F.expr(condition)
+    deleted = F.lit(False) if condition is None else F.coalesce(condition, F.lit(False))
+    places = [
+        F.col("topic").cast("string") if has_places else F.lit(None).cast("string"),
+        F.col("partition").cast("int") if has_places else F.lit(None).cast("int"),
+        F.col("offset").cast("bigint") if has_places else F.lit(None).cast("bigint"),
+    ]
+    key_text = F.to_json(F.struct(*rules.keys))
+    return frame.select(
+        *[F.col(name) for name in data],
+        deleted.alias("_deleted"),
+        F.when(error.isNull(), position).alias("_position"),
+        _commit_time(frame).alias("_commit_time"),
+        *[place.alias(f"_{name}") for name, place in zip(PLACE_COLUMNS, places, strict=True)],
+        error.alias("_error"),
+        F.lit(None).cast("string").alias("_new_columns"),
+        F.when(error.isNotNull(), key_text.cast("binary")).alias("_message_key"),
+        F.when(error.isNotNull(), F.to_json(F.struct("*")).cast("binary")).alias("_message_value"),
+        bucket(rules.keys, rules.layout.buckets).alias("_bucket"),
+    )
+
+
+def _commit_time(frame: DataFrame) -> Column:
+    for name in ("_commit_time", "timestamp"):
+        if name in frame.columns and isinstance(frame.schema[name].dataType, TimestampType):
+            return F.col(name)
+    return F.lit(None).cast("timestamp")
+
+
+def sortable(frame: DataFrame, sequence_by: str) -> Column:
+    """The position in the form of `position.encode_position`: of a whole number, a text, a time or a struct of those."""
+    kind = frame.select(sequence_by).schema[0].dataType
+    column = F.col(sequence_by)
+    if isinstance(kind, StructType):
+        parts = [_sortable_part(column[field.name], field.dataType) for field in kind.fields]
+        joined = F.concat_ws(".", *parts)
+        return F.when(F.array_contains(F.array(*[part.isNull() for part in parts]), True), None).otherwise(joined)
+    return _sortable_part(column, kind)
+
+
+def _sortable_part(column: Column, kind: object) -> Column:
+    if isinstance(kind, StringType):
+        return F.concat(F.lit("~"), column, F.lit("\x1f"))
+    if isinstance(kind, TimestampType):
+        return _sortable_part(F.unix_micros(column), None)
+    if kind is not None and not isinstance(kind, IntegralType):
+        raise ValueError(f"sequence_by must be a whole number, a text, a time or a struct of those, not {kind}")
+    digits = F.abs(column.cast("decimal(20,0)")).cast("string")
+    length = F.length(digits)
+    above = F.concat(F.char(F.lit(ord("a") - 1) + length), digits)
+    below = F.concat(F.char(F.lit(ord("Z") + 1) - length), F.translate(digits, "0123456789", "9876543210"))
+    return F.when(column >= 0, above).when(column < 0, below)

@@ -1,0 +1,71 @@
+"""Reading a table of changes whole: the plain table and the changes since its last fold, as of one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from ottla.pipelines.tables.layout import BUCKET, FOLDED, Layout, TableRefused, changes_path, columns_of, fold_id
+from ottla.pipelines.tables.columns import merged
+from ottla.pipelines.tables.resolve import applied, distinct, fitted, history, latest
+from ottla.pipelines.tables.table import arrow_schema, layout_of, read_plain
+
+_ATTEMPTS = 50
+_NEVER = -1
+_HIDDEN = ("_position", "_collapsed", BUCKET)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A version of the plain table, and a version of the changes that holds all that the other lacks."""
+
+    layout: Layout
+    base: DeltaTable
+    changes: DeltaTable
+
+    def schema(self) -> pa.Schema:
+        """Of the plain table, with the columns that so far only changes have."""
+        return self.layout.base_schema(
+            merged(columns_of(arrow_schema(self.base)), columns_of(arrow_schema(self.changes)))
+        )
+
+
+def snapshot(path: str, storage_options: Mapping[str, str] | None = None) -> Snapshot:
+    """The newest one. What a fold removed from the changes must be in the plain table, else both are read again."""
+    storage = dict(storage_options) if storage_options else None
+    for _ in range(_ATTEMPTS):
+        try:
+            base = DeltaTable(path, storage_options=storage)
+            changes = DeltaTable(changes_path(path), storage_options=storage)
+        except TableNotFoundError as error:
+            raise TableRefused(f"there is no table at {path}") from error
+        layout = layout_of(base)
+        if layout is None:
+            raise TableRefused(f"{path} is a Delta table that was not made by a pipeline of Ottla")
+        removed = changes.transaction_version(FOLDED)
+        folded = min(_version(base, fold_id(bucket)) for bucket in range(layout.buckets))
+        if removed is None or folded >= removed:
+            return Snapshot(layout, base, changes)
+    raise TableRefused(f"{path} is folded faster than it can be read")
+
+
+def _version(table: DeltaTable, app_id: str) -> int:
+    found = table.transaction_version(app_id)
+    return _NEVER if found is None else found
+
+
+def read_arrow(path: str, *, storage_options: Mapping[str, str] | None = None, is_plain: bool = False) -> pa.Table:
+    """The rows as of now, in memory. `is_plain` leaves out the columns that only the table itself needs."""
+    found = snapshot(path, storage_options)
+    keys, schema = found.layout.keys, found.schema()
+    base = fitted(read_plain(found.base), schema)
+    changes = read_plain(found.changes)
+    if found.layout.is_history:
+        rows = history(base, distinct(changes, keys), keys, found.layout.tracked)
+    else:
+        rows = applied(base, latest(changes, keys), keys)
+    return rows.drop_columns([name for name in _HIDDEN if name in rows.column_names]) if is_plain else rows

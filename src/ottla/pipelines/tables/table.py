@@ -1,0 +1,374 @@
+"""A table that follows changes, kept by `deltalake` in this process: append, fold, read. See `layout` for its shape."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
+
+from ottla.pipelines.tables.columns import Columns, merged
+from ottla.pipelines.tables.layout import (
+    BUCKET,
+    FOLDED,
+    GENERATION,
+    Layout,
+    TableRefused,
+    changes_path,
+    columns_of,
+    fold_id,
+    offset_id,
+)
+from ottla.pipelines.tables.resolve import applied, distinct, fitted, history, latest
+
+Offsets = dict[tuple[str, int], int]
+STEP_ROWS = 1_000_000
+_NEVER = -1
+_SNAPSHOT_ATTEMPTS = 20
+
+
+class WriterFenced(Exception):
+    """Another writer has taken over the table: this one must stop."""
+
+
+class ChangeTable:
+    """The table at `path`, made when it is not there. One writer at a time; readers as many as there are."""
+
+    def __init__(self, path: str, layout: Layout, *, storage_options: Mapping[str, str] | None = None) -> None:
+        self.path = path
+        self.layout = layout
+        self._storage = dict(storage_options) if storage_options else None
+        self._base = _opened(path, self._storage)
+        self._changes = _opened(changes_path(path), self._storage)
+        if self._base is not None:
+            check_layout(path, layout, layout_of(self._base))
+        self._open_generation = self._found_generation()
+        self._fold: _Fold | None = None
+        self._open_rows = self._waiting_rows()
+
+    # What is there
+
+    @property
+    def exists(self) -> bool:
+        return self._base is not None and self._changes is not None
+
+    def columns(self) -> Columns:
+        """The columns of the source's table, as far as they are known."""
+        known: Columns = {}
+        for table in (self._base, self._changes):
+            if table is not None:
+                known = merged(known, columns_of(arrow_schema(table)))
+        return known
+
+    def offsets(self, partitions: Sequence[tuple[str, int]]) -> Offsets:
+        """The last offset that the table has, of those partitions that it has any of."""
+        if self._changes is None:
+            return {}
+        found = {place: self._changes.transaction_version(offset_id(*place)) for place in partitions}
+        return {place: offset for place, offset in found.items() if offset is not None}
+
+    def version(self) -> int:
+        """Grows with every commit; -1 for a table that is not there."""
+        return self._changes.version() if self._changes is not None else _NEVER
+
+    def base_rows(self) -> int:
+        return sum(self._rows_by(self._base, BUCKET).values()) if self._base is not None else 0
+
+    def open_rows(self) -> int:
+        """How many changes wait for a fold."""
+        return self._open_rows
+
+    # Appending
+
+    def create(self, columns: Columns) -> None:
+        """Make what is missing of the table, and the columns that are missing or too narrow."""
+        schemas = (self.layout.base_schema(columns), self.layout.changes_schema(columns))
+        for path, schema, partition in zip(
+            (self.path, changes_path(self.path)), schemas, (BUCKET, GENERATION), strict=True
+        ):
+            if not DeltaTable.is_deltatable(path, self._storage):
+                DeltaTable.create(
+                    path,
+                    schema,
+                    mode="ignore",
+                    partition_by=[partition],
+                    configuration=self.layout.to_configuration(),
+                    storage_options=self._storage,
+                    raise_if_key_not_exists=False,
+                )
+        self._base, self._changes = (_opened(path, self._storage) for path in (self.path, changes_path(self.path)))
+        if self._open_generation == _NEVER:
+            self._open_generation = self._found_generation()
+        self._widen(columns)
+
+    def _widen(self, columns: Columns) -> None:
+        """Rewrite what holds a column in a narrower type. Costs what the table costs, and is seldom."""
+        for table, partition in ((self._base, BUCKET), (self._changes, GENERATION)):
+            assert table is not None
+            there = arrow_schema(table)
+            wider = merged(columns_of(there), columns)
+            if {name: wider[name] for name in columns_of(there)} == columns_of(there):
+                continue
+            make = self.layout.base_schema if table is self._base else self.layout.changes_schema
+            schema = make(wider)
+            reader = pa.RecordBatchReader.from_batches(schema, _cast_batches(table, schema))
+            write_deltalake(table, reader, mode="overwrite", schema_mode="overwrite", partition_by=[partition])
+            self._fold = None
+        self._add_columns(columns)
+        self._reload()
+
+    def _add_columns(self, columns: Columns) -> None:
+        """To the changes; the plain table gets them with the next fold."""
+        assert self._changes is not None
+        there = arrow_schema(self._changes)
+        wanted = self.layout.changes_schema(columns)
+        new = [field for field in wanted if field.name not in there.names]
+        if new:
+            self._changes.alter.add_columns(Schema.from_arrow(pa.schema(new)).fields)
+
+    def append_rows(self, rows: pa.Table, offsets: Offsets) -> int:
+        """Add changes that are not there yet, with the offsets up to which they are complete; how many were added.
+
+        `rows` have the columns of a change and `_bucket`. Raises `WriterFenced` if another writer was faster.
+        """
+        assert self._changes is not None
+        group = distinct if self.layout.is_history else latest
+        kept = group(rows, self.layout.keys)
+        schema = self.layout.changes_schema(merged(self.columns(), columns_of(rows.schema)))
+        generation = pa.array([self._open_generation] * kept.num_rows, pa.int32())
+        kept = fitted(kept.sort_by(BUCKET).append_column(GENERATION, generation), schema)
+        now_ms = int(time.time() * 1000)
+        transactions = [Transaction(offset_id(*place), offset, now_ms) for place, offset in offsets.items()]
+        try:
+            write_deltalake(
+                self._changes,
+                kept,
+                mode="append",
+                schema_mode="merge",
+                commit_properties=CommitProperties(app_transactions=transactions),
+            )
+        except CommitFailedError as error:
+            raise WriterFenced(f"another writer has taken over {self.path}") from error
+        self._changes.update_incremental()
+        self._open_rows += kept.num_rows
+        return kept.num_rows
+
+    # Folding
+
+    def begin_fold(self) -> bool:
+        """Close the open generation, so that the next steps fold it. False if there is nothing to fold."""
+        if self._fold is not None:
+            return True
+        if self._changes is None or self._base is None:
+            return False
+        done = {bucket: self._folded(bucket) for bucket in range(self.layout.buckets)}
+        folded = self._trimmed()
+        waiting = [generation for generation in self._rows_by(self._changes, GENERATION) if generation > folded]
+        if not waiting:
+            return False
+        # A fold that was cut goes on with the generation that it had closed.
+        started = max(done.values())
+        through = started if started > folded else max(waiting)
+        self._open_generation = max(through + 1, self._open_generation)
+        changes = self._read(self._changes, ds.field(GENERATION) <= through)
+        group = distinct if self.layout.is_history else latest
+        changes = group(changes, self.layout.keys)
+        left = [bucket for bucket, generation in done.items() if generation < through]
+        touched = set(pc.unique(changes[BUCKET]).to_pylist())
+        steps = self._steps([bucket for bucket in left if bucket in touched]) or ([left] if left else [])
+        untouched = [bucket for bucket in left if bucket not in touched]
+        self._fold = _Fold(through, changes, steps, untouched)
+        return True
+
+    def fold_step(self) -> bool:
+        """One commit of the fold that is under way; False when it is complete."""
+        if self._fold is None:
+            return False
+        assert self._base is not None
+        if self._fold.steps:
+            self._fold_buckets(self._fold.steps[0], self._fold)
+            del self._fold.steps[0]
+            return True
+        self._trim(self._fold)
+        self._fold = None
+        return False
+
+    @property
+    def is_folding(self) -> bool:
+        return self._fold is not None
+
+    def fold(self) -> None:
+        """Fold all there is."""
+        while self.begin_fold():
+            while self.fold_step():
+                pass
+
+    def _fold_buckets(self, buckets: list[int], fold: _Fold) -> None:
+        assert self._base is not None
+        here = pc.is_in(fold.changes[BUCKET], value_set=pa.array(buckets, pa.int32()))
+        changes = fold.changes.filter(here)
+        schema = self.layout.base_schema(merged(columns_of(arrow_schema(self._base)), columns_of(changes.schema)))
+        base = fitted(self._read(self._base, ds.field(BUCKET).isin(buckets)), schema)
+        if self.layout.is_history:
+            new = history(base, changes, self.layout.keys, self.layout.tracked)
+        else:
+            new = applied(base, changes, self.layout.keys)
+        write_deltalake(
+            self._base,
+            new,
+            mode="overwrite",
+            schema_mode="merge",
+            predicate=f"{BUCKET} in ({', '.join(map(str, buckets))})",
+            commit_properties=self._progress([(fold_id(bucket), fold.through) for bucket in buckets + fold.untouched]),
+        )
+        fold.untouched = []
+        self._base.update_incremental()
+
+    def _trim(self, fold: _Fold) -> None:
+        """Replace what is folded by its tombstones."""
+        assert self._changes is not None
+        tombstones = fold.changes.filter(fold.changes["_deleted"])
+        generation = pa.array([fold.through] * tombstones.num_rows, pa.int32())
+        tombstones = tombstones.drop_columns([GENERATION]).append_column(GENERATION, generation)
+        write_deltalake(
+            self._changes,
+            fitted(tombstones, arrow_schema(self._changes)),
+            mode="overwrite",
+            predicate=f"{GENERATION} <= {fold.through}",
+            commit_properties=self._progress([(FOLDED, fold.through)]),
+        )
+        self._changes.update_incremental()
+        self._open_rows = self._waiting_rows()
+
+    def _steps(self, buckets: list[int]) -> list[list[int]]:
+        """The buckets in groups of about `STEP_ROWS` rows."""
+        rows = self._rows_by(self._base, BUCKET) if self._base is not None else {}
+        steps: list[list[int]] = []
+        size = 0
+        for bucket in buckets:
+            if not steps or size + rows.get(bucket, 0) > STEP_ROWS:
+                steps.append([])
+                size = 0
+            steps[-1].append(bucket)
+            size += rows.get(bucket, 0)
+        return steps
+
+    # Keeping house
+
+    def clean(self, retention_hours: int, *, is_compacting: bool = True) -> None:
+        """Join small files, and remove files that no version within the retention needs."""
+        for table in (self._base, self._changes):
+            if table is None:
+                continue
+            if is_compacting and table is self._base:
+                table.optimize.compact()
+            table.vacuum(retention_hours=retention_hours, dry_run=False, enforce_retention_duration=False)
+            table.create_checkpoint()
+            table.cleanup_metadata()
+        self._reload()
+
+    # Inside
+
+    def _found_generation(self) -> int:
+        """Where appends go: behind whatever a fold has closed."""
+        if self._changes is None or self._base is None:
+            return _NEVER
+        closed = max(self._folded(bucket) for bucket in range(self.layout.buckets))
+        return max([closed + 1, *self._rows_by(self._changes, GENERATION)])
+
+    def _trimmed(self) -> int:
+        """The last generation of which only tombstones are left."""
+        assert self._changes is not None
+        found = self._changes.transaction_version(FOLDED)
+        return _NEVER if found is None else found
+
+    def _waiting_rows(self) -> int:
+        if self._changes is None:
+            return 0
+        rows = self._rows_by(self._changes, GENERATION)
+        return sum(count for generation, count in rows.items() if generation > self._trimmed())
+
+    def _folded(self, bucket: int) -> int:
+        assert self._base is not None
+        found = self._base.transaction_version(fold_id(bucket))
+        return _NEVER if found is None else found
+
+    def _reload(self) -> None:
+        for table in (self._base, self._changes):
+            assert table is not None
+            table.update_incremental()
+
+    @staticmethod
+    def _progress(versions: list[tuple[str, int]]) -> CommitProperties:
+        now_ms = int(time.time() * 1000)
+        return CommitProperties(app_transactions=[Transaction(name, version, now_ms) for name, version in versions])
+
+    @staticmethod
+    def _rows_by(table: DeltaTable, partition: str) -> dict[int, int]:
+        """Rows in each partition, from the table's log."""
+        actions = pa.table(table.get_add_actions(flatten=True))
+        if not actions.num_rows:
+            return {}
+        rows: dict[int, int] = {}
+        parts, counts = actions[f"partition.{partition}"].to_pylist(), actions["num_records"].to_pylist()
+        for part, count in zip(parts, counts, strict=True):
+            rows[int(part)] = rows.get(int(part), 0) + int(count)
+        return rows
+
+    def _read(self, table: DeltaTable, condition: ds.Expression | None = None) -> pa.Table:
+        return read_plain(table, condition)
+
+
+class _Fold:
+    """A fold under way: the generation it goes through, the changes to apply, the buckets that are left.
+
+    Buckets without changes are noted as folded with the first commit.
+    """
+
+    def __init__(self, through: int, changes: pa.Table, steps: list[list[int]], untouched: list[int]) -> None:
+        self.through, self.changes, self.steps, self.untouched = through, changes, steps, untouched
+
+
+def read_plain(table: DeltaTable, condition: ds.Expression | None = None) -> pa.Table:
+    schema = arrow_schema(table)
+    found = table.to_pyarrow_dataset().to_table(filter=condition)
+    return fitted(found, schema)
+
+
+def _cast_batches(table: DeltaTable, schema: pa.Schema) -> Any:
+    for batch in table.to_pyarrow_dataset().to_batches():
+        yield from fitted(pa.table(batch), schema).to_batches()
+
+
+def _opened(path: str, storage: dict[str, str] | None) -> DeltaTable | None:
+    try:
+        return DeltaTable(path, storage_options=storage)
+    except TableNotFoundError:
+        return None
+
+
+def arrow_schema(table: DeltaTable) -> pa.Schema:
+    """The table's schema in the types that we write."""
+    plain = {pa.large_string(): pa.string(), pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    fields = [pa.field(field.name, plain.get(field.type, field.type)) for field in pa.schema(table.schema().to_arrow())]
+    return pa.schema(fields)
+
+
+def layout_of(table: DeltaTable) -> Layout | None:
+    return Layout.from_configuration(table.metadata().configuration)
+
+
+def check_layout(path: str, asked: Layout, found: Layout | None) -> None:
+    """What was fixed when the table was made stays as it is."""
+    if found is None:
+        raise TableRefused(f"{path} is a Delta table that was not made by a pipeline of Ottla")
+    for name in ("keys", "scd_type", "buckets", "tracked"):
+        if getattr(found, name) != getattr(asked, name):
+            raise TableRefused(
+                f"{path} was made with {name} {getattr(found, name)!r}, and cannot go on with {getattr(asked, name)!r}"
+            )
