@@ -20,6 +20,7 @@ VERBS = {
     "transactions": "list, describe and abort transactions, find those that hang",
     "produce": "write records to a topic, from standard input",
     "consume": "read records of a topic, to standard output",
+    "pipeline": "keep lake tables in step with topics of changes, on Spark",
     "log": "look into the files of a log: show them, check them",
 }
 

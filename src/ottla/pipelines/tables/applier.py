@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.client import NewRecord, Producer
 from ottla.pipelines.tables.columns import Columns, merged
@@ -68,6 +68,7 @@ class Engine(Protocol):
     def begin_fold(self) -> bool: ...
     def fold_step(self) -> bool: ...
     def clean(self, retention_hours: int) -> None: ...
+    def replace_with(self, fresh: Any) -> None: ...
     def base_rows(self) -> int: ...
     def open_rows(self) -> int: ...
     @property
@@ -75,10 +76,6 @@ class Engine(Protocol):
 
 
 def engine_of(path: str, rules: Rules, spark: object) -> Engine:
-    if rules.engine == "spark":
-        from ottla.pipelines.tables.spark_engine import SparkEngine
-
-        return SparkEngine(path, rules.layout, spark)
     from ottla.pipelines.tables.local_engine import LocalEngine
 
     return LocalEngine(path, rules.layout, rules.storage_options)

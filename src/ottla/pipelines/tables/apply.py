@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.pipelines.tables.applier import Applier, Outcome
 from ottla.pipelines.tables.columns import type_named
@@ -35,7 +35,7 @@ def apply_changes(
     engine: str = "deltalake",
     buckets: int = DEFAULT_BUCKETS,
     storage_options: Mapping[str, str] | None = None,
-    trigger: Mapping[str, object] | None = None,
+    trigger: Mapping[str, Any] | None = None,
 ) -> Outcome | StreamingQuery:
     """Keep the table at the path `target` in step with `source`; a batch is applied at once, a stream until it ends.
 
@@ -68,7 +68,7 @@ def apply_changes(
     return start_stream(source, applier, trigger or {})
 
 
-def start_stream(source: DataFrame, applier: Applier, trigger: Mapping[str, object]) -> StreamingQuery:
+def start_stream(source: DataFrame, applier: Applier, trigger: Mapping[str, Any]) -> StreamingQuery:
     """Run a stream into a table. The table knows what it has, so the checkpoint need not outlive the query."""
     checkpoint = tempfile.mkdtemp(prefix="ottla-checkpoint-")
 
@@ -77,5 +77,5 @@ def start_stream(source: DataFrame, applier: Applier, trigger: Mapping[str, obje
 
     writer = source.writeStream.foreachBatch(apply).option("checkpointLocation", f"file://{checkpoint}")
     if trigger:
-        writer = writer.trigger(**trigger)  # type: ignore[arg-type]
+        writer = writer.trigger(**trigger)
     return writer.start()

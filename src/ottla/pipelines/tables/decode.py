@@ -69,6 +69,10 @@ class Decoding:
                 yield _Batch(self).decoded(batch)
 
 
+# Why a message is no change, and which columns it needs.
+_Outcome = tuple[str | None, str | None]
+
+
 @dataclass(slots=True)
 class _Change:
     data: Row
@@ -88,7 +92,7 @@ class _Batch:
         names = ("key", "value", "topic", "partition", "offset")
         keys, values, topics, partitions, offsets = (batch.column(name).to_pylist() for name in names)
         changes: list[_Change | None] = []
-        outcomes: list[tuple[str | None, str | None]] = []
+        outcomes: list[_Outcome] = []
         places: list[int] = []
         for index, (document, problem) in enumerate(_parsed(values)):
             found, error, new_columns = self._read(document, problem, keys[index], offsets[index])
@@ -97,7 +101,10 @@ class _Batch:
                 outcomes.append((error, new_columns))
                 places.append(index)
         data = self._data_columns(changes, outcomes)
-        kept = [None if error or new_columns else change for change, (error, new_columns) in zip(changes, outcomes)]
+        kept = [
+            None if error or new_columns else change
+            for change, (error, new_columns) in zip(changes, outcomes, strict=True)
+        ]
         columns = [
             *data,
             pa.array([change and change.is_deleted for change in kept], pa.bool_()),
@@ -108,8 +115,12 @@ class _Batch:
             pa.array([offsets[index] for index in places], pa.int64()),
             pa.array([error for error, _ in outcomes], pa.string()),
             pa.array([new_columns for _, new_columns in outcomes], pa.string()),
-            pa.array([keys[at] if outcome[0] else None for at, outcome in zip(places, outcomes)], pa.binary()),
-            pa.array([values[at] if outcome[0] else None for at, outcome in zip(places, outcomes)], pa.binary()),
+            *(
+                pa.array(
+                    [part[at] if error else None for at, (error, _) in zip(places, outcomes, strict=True)], pa.binary()
+                )
+                for part in (keys, values)
+            ),
         ]
         return pa.record_batch(columns, schema=self.decoding.schema())
 
@@ -190,9 +201,7 @@ class _Batch:
         together = merged(known, wanted)
         return None if together == known else json.dumps(wanted)
 
-    def _data_columns(
-        self, changes: Sequence[_Change | None], outcomes: list[tuple[str | None, str | None]]
-    ) -> list[pa.Array]:
+    def _data_columns(self, changes: Sequence[_Change | None], outcomes: list[_Outcome]) -> list[pa.Array]:
         """Each column by itself. A value that does not fit makes its row an error, and no other."""
         columns = []
         for name, type_name in self.decoding.columns.items():
@@ -207,6 +216,12 @@ class _Batch:
                         outcomes[index] = (outcomes[index][0] or reason, None)
                 columns.append(column_of(values, type_name))
         return columns
+
+
+def _of_bad(parts: Sequence[bytes | None], places: list[int], outcomes: list[_Outcome]) -> pa.Array:
+    """Only what goes to the dead letters is carried along."""
+    bad = [parts[at] if error else None for at, (error, _) in zip(places, outcomes, strict=True)]
+    return pa.array(bad, pa.binary())
 
 
 def _misfit(name: str, value: object, type_name: str) -> str | None:

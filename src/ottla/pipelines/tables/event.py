@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import datetime
+import datetime as dt
 import decimal
 import json
 from collections.abc import Mapping
@@ -68,7 +68,7 @@ def to_json(value: object) -> bytes:
 def _plain(value: object) -> object:
     if isinstance(value, decimal.Decimal):
         return str(value)
-    if isinstance(value, datetime.date | datetime.datetime):
+    if isinstance(value, dt.date | dt.datetime):
         return value.isoformat()
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
@@ -85,7 +85,9 @@ def read_event(document: object, message_key: bytes | None = None) -> ChangeEven
             raise InvalidEvent("the message has an empty payload")
     operation = document.get("op")
     if operation not in OPERATIONS:
-        raise InvalidEvent("the message has no 'op'" if operation is None else f"the operation {operation!r} is unknown")
+        raise InvalidEvent(
+            "the message has no 'op'" if operation is None else f"the operation {operation!r} is unknown"
+        )
     source = document.get("source")
     if isinstance(source, dict) and "position" not in document:
         return _read_debezium(document, source, message_key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import pyspark.sql.functions as F
+import pyspark.sql.functions as fn
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import IntegralType, StringType, StructType, TimestampType
@@ -30,17 +30,17 @@ def decoded(messages: DataFrame, decoding: Decoding, buckets: int) -> DataFrame:
     rows = messages.select(*MESSAGE_COLUMNS).mapInArrow(decoding.decode, from_arrow_schema(decoding.schema()))
     if all(key in decoding.columns for key in decoding.keys):
         return rows.withColumn("_bucket", bucket(decoding.keys, buckets))
-    return rows.withColumn("_bucket", F.lit(None).cast("int"))
+    return rows.withColumn("_bucket", fn.lit(None).cast("int"))
 
 
 def bucket(keys: Sequence[str], buckets: int) -> Column:
     """The same as `layout.bucket_of`."""
-    text = F.concat_ws("\x00", *[F.col(key).cast("string") for key in keys])
-    return (F.crc32(text.cast("binary")) % buckets).cast("int")
+    text = fn.concat_ws("\x00", *[fn.col(key).cast("string") for key in keys])
+    return (fn.crc32(text.cast("binary")) % buckets).cast("int")
 
 
 def typed(frame: DataFrame, rules: Rules) -> DataFrame:
-    """Rows of changes from rows that are typed already. Columns topic, partition and offset are where they come from."""
+    """Rows of changes from rows that are typed already. Columns topic, partition and offset say where they are from."""
     has_places = all(name in frame.columns for name in PLACE_COLUMNS)
     data = [
         name
@@ -48,30 +48,30 @@ def typed(frame: DataFrame, rules: Rules) -> DataFrame:
         if rules.wants(name) and not name.startswith("_") and not (has_places and name in PLACE_COLUMNS)
     ]
     position = sortable(frame, rules.sequence_by)
-    missing = F.concat_ws(", ", *[F.when(F.col(key).isNull(), F.lit(key)) for key in rules.keys])
-    error = F.when(missing != "", F.concat(F.lit("the change has no key: "), missing)).when(
-        position.isNull(), F.lit("the change has no position")
+    missing = fn.concat_ws(", ", *[fn.when(fn.col(key).isNull(), fn.lit(key)) for key in rules.keys])
+    error = fn.when(missing != "", fn.concat(fn.lit("the change has no key: "), missing)).when(
+        position.isNull(), fn.lit("the change has no position")
     )
     condition = rules.apply_as_deletes
     if isinstance(condition, str):
-        condition = F.expr(condition)
-    deleted = F.lit(False) if condition is None else F.coalesce(condition, F.lit(False))
+        condition = fn.expr(condition)
+    deleted = fn.lit(False) if condition is None else fn.coalesce(condition, fn.lit(False))
     places = [
-        F.col("topic").cast("string") if has_places else F.lit(None).cast("string"),
-        F.col("partition").cast("int") if has_places else F.lit(None).cast("int"),
-        F.col("offset").cast("bigint") if has_places else F.lit(None).cast("bigint"),
+        fn.col("topic").cast("string") if has_places else fn.lit(None).cast("string"),
+        fn.col("partition").cast("int") if has_places else fn.lit(None).cast("int"),
+        fn.col("offset").cast("bigint") if has_places else fn.lit(None).cast("bigint"),
     ]
-    key_text = F.to_json(F.struct(*rules.keys))
+    key_text = fn.to_json(fn.struct(*rules.keys))
     return frame.select(
-        *[F.col(name) for name in data],
+        *[fn.col(name) for name in data],
         deleted.alias("_deleted"),
-        F.when(error.isNull(), position).alias("_position"),
+        fn.when(error.isNull(), position).alias("_position"),
         _commit_time(frame).alias("_commit_time"),
         *[place.alias(f"_{name}") for name, place in zip(PLACE_COLUMNS, places, strict=True)],
         error.alias("_error"),
-        F.lit(None).cast("string").alias("_new_columns"),
-        F.when(error.isNotNull(), key_text.cast("binary")).alias("_message_key"),
-        F.when(error.isNotNull(), F.to_json(F.struct("*")).cast("binary")).alias("_message_value"),
+        fn.lit(None).cast("string").alias("_new_columns"),
+        fn.when(error.isNotNull(), key_text.cast("binary")).alias("_message_key"),
+        fn.when(error.isNotNull(), fn.to_json(fn.struct("*")).cast("binary")).alias("_message_value"),
         bucket(rules.keys, rules.layout.buckets).alias("_bucket"),
     )
 
@@ -79,30 +79,30 @@ def typed(frame: DataFrame, rules: Rules) -> DataFrame:
 def _commit_time(frame: DataFrame) -> Column:
     for name in ("_commit_time", "timestamp"):
         if name in frame.columns and isinstance(frame.schema[name].dataType, TimestampType):
-            return F.col(name)
-    return F.lit(None).cast("timestamp")
+            return fn.col(name)
+    return fn.lit(None).cast("timestamp")
 
 
 def sortable(frame: DataFrame, sequence_by: str) -> Column:
-    """The position in the form of `position.encode_position`: of a whole number, a text, a time or a struct of those."""
+    """The position in the form of `position.encode_position`: of a number, a text, a time or a struct of those."""
     kind = frame.select(sequence_by).schema[0].dataType
-    column = F.col(sequence_by)
+    column = fn.col(sequence_by)
     if isinstance(kind, StructType):
         parts = [_sortable_part(column[field.name], field.dataType) for field in kind.fields]
-        joined = F.concat_ws(".", *parts)
-        return F.when(F.array_contains(F.array(*[part.isNull() for part in parts]), True), None).otherwise(joined)
+        joined = fn.concat_ws(".", *parts)
+        return fn.when(fn.array_contains(fn.array(*[part.isNull() for part in parts]), True), None).otherwise(joined)
     return _sortable_part(column, kind)
 
 
 def _sortable_part(column: Column, kind: object) -> Column:
     if isinstance(kind, StringType):
-        return F.concat(F.lit("~"), column, F.lit("\x1f"))
+        return fn.concat(fn.lit("~"), column, fn.lit("\x1f"))
     if isinstance(kind, TimestampType):
-        return _sortable_part(F.unix_micros(column), None)
+        return _sortable_part(fn.unix_micros(column), None)
     if kind is not None and not isinstance(kind, IntegralType):
         raise ValueError(f"sequence_by must be a whole number, a text, a time or a struct of those, not {kind}")
-    digits = F.abs(column.cast("decimal(20,0)")).cast("string")
-    length = F.length(digits)
-    above = F.concat(F.char(F.lit(ord("a") - 1) + length), digits)
-    below = F.concat(F.char(F.lit(ord("Z") + 1) - length), F.translate(digits, "0123456789", "9876543210"))
-    return F.when(column >= 0, above).when(column < 0, below)
+    digits = fn.abs(column.cast("decimal(20,0)")).cast("string")
+    length = fn.length(digits)
+    above = fn.concat(fn.char(fn.lit(ord("a") - 1) + length), digits)
+    below = fn.concat(fn.char(fn.lit(ord("Z") + 1) - length), fn.translate(digits, "0123456789", "9876543210"))
+    return fn.when(column >= 0, above).when(column < 0, below)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import runpy
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -121,26 +121,26 @@ def load_pipeline(file: Path) -> Pipeline:
     """Read a pipeline. Targets without a scheme or a leading slash are beside the file."""
     try:
         if file.suffix == ".py":
-            found = runpy.run_path(str(file)).get("pipeline")
-            if not isinstance(found, Pipeline):
-                raise PipelineRefused(f"{file}: there is no `pipeline = Pipeline(...)` in it")
-            pipeline = found
+            pipeline = _from_python(file)
         else:
             pipeline = _from_toml(file)
     except tomllib.TOMLDecodeError as error:
         raise PipelineRefused(f"{file}: {error}") from error
     except PipelineRefused as error:
-        raise PipelineRefused(f"{file}: {error}".replace(f"{file}: {file}:", f"{file}:")) from error
+        raise PipelineRefused(f"{file}: {error}") from error
     folder = file.resolve().parent
     tables = tuple(
-        _replaced(table, target=_beside(folder, table.target), check_against=_beside(folder, table.check_against))
+        replace(table, target=_beside(folder, table.target), check_against=_beside(folder, table.check_against))
         for table in pipeline.tables
     )
-    return _replaced(pipeline, tables=tables, name=pipeline.name if pipeline.name != "pipeline" else file.stem)
+    return replace(pipeline, tables=tables, name=pipeline.name if pipeline.name != "pipeline" else file.stem)
 
 
-def _replaced(given: Any, **changed: Any) -> Any:
-    return type(given)(**{part.name: getattr(given, part.name) for part in fields(given)} | changed)
+def _from_python(file: Path) -> Pipeline:
+    found = runpy.run_path(str(file)).get("pipeline")
+    if not isinstance(found, Pipeline):
+        raise PipelineRefused("there is no `pipeline = Pipeline(...)` in it")
+    return found
 
 
 def _beside(folder: Path, target: str | None) -> Any:

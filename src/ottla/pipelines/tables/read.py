@@ -9,14 +9,14 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from ottla.pipelines.tables.layout import BUCKET, FOLDED, Layout, TableRefused, changes_path, columns_of, fold_id
 from ottla.pipelines.tables.columns import merged
+from ottla.pipelines.tables.layout import BUCKET, FOLDED, Layout, TableRefused, changes_path, columns_of, fold_id
 from ottla.pipelines.tables.resolve import applied, distinct, fitted, history, latest
 from ottla.pipelines.tables.table import arrow_schema, layout_of, read_plain
 
 _ATTEMPTS = 50
 _NEVER = -1
-_HIDDEN = ("_position", "_collapsed", BUCKET)
+HIDDEN = ("_position", "_collapsed", BUCKET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,4 +68,4 @@ def read_arrow(path: str, *, storage_options: Mapping[str, str] | None = None, i
         rows = history(base, distinct(changes, keys), keys, found.layout.tracked)
     else:
         rows = applied(base, latest(changes, keys), keys)
-    return rows.drop_columns([name for name in _HIDDEN if name in rows.column_names]) if is_plain else rows
+    return rows.drop_columns([name for name in HIDDEN if name in rows.column_names]) if is_plain else rows

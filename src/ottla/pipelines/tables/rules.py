@@ -13,7 +13,7 @@ from ottla.pipelines.tables.layout import DEFAULT_BUCKETS, Layout
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-ENGINES = ("deltalake", "spark")
+ENGINES = ("deltalake",)
 ON_ERROR = ("dead_letters", "stop")
 
 

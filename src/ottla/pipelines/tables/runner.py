@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ottla.client import ClientError
-from ottla.pipelines.tables.apply import start_stream
 from ottla.pipelines.tables.applier import Applier, BadEvent, ColumnsUnsettled
+from ottla.pipelines.tables.apply import start_stream
 from ottla.pipelines.tables.columns import DoesNotFit
 from ottla.pipelines.tables.layout import TableRefused
 from ottla.pipelines.tables.pipeline import Pipeline, Table

@@ -92,6 +92,10 @@ def _row(table: CapturedTable, side: str) -> str:
         # JSON has no bytes; hex is turned into base64 by the relay.
         if kind == "binary":
             value = f"CASE WHEN {value} IS NOT NULL THEN hex({value}) END"
+        elif kind == "double":
+            # As many digits as tell the number from all others; JSON of SQLite has only 15.
+            exact = f"json(printf('%!.17g', {value}))"
+            value = f"CASE WHEN typeof({value}) = 'real' THEN {exact} ELSE {value} END"
         parts.append(f"'{name}', {value}")
     return f"json_object({', '.join(parts)})"
 
@@ -106,9 +110,10 @@ def relay(connection: sqlite3.Connection, producer: Producer, topic: str = "{tab
     for position, name, op, before, after, columns, version, commit_time_ms in rows:
         old, new = (None if text is None else json.loads(text) for text in (before, after))
         types = json.loads(columns)
-        for row in (old, new):
-            _bytes_as_base64(row, types)
-        key = {column: (new or old)[column] for column in keys[name]}
+        for each in (old, new):
+            _bytes_as_base64(each, types)
+        row = new or old or {}
+        key = {column: row[column] for column in keys[name]}
         event = ChangeEvent(op, key, old, new, position, commit_time_ms, version, types, name)
         records.setdefault(topic.format(table=name), []).append(NewRecord(encode_event(event), key=encode_key(key)))
     for into, found in records.items():

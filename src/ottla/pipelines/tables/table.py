@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import queue
+import threading
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -50,6 +51,7 @@ class ChangeTable:
         self._open_generation = self._found_generation()
         self._fold: _Fold | None = None
         self._open_rows = self._waiting_rows()
+        self.all_offsets: Offsets = {}
 
     # What is there
 
@@ -156,7 +158,8 @@ class ChangeTable:
             raise WriterFenced(f"another writer has taken over {self.path}") from error
         self._changes.update_incremental()
         self._open_rows += kept.num_rows
-        return kept.num_rows
+        self.all_offsets |= offsets
+        return int(kept.num_rows)
 
     # Folding
 
@@ -272,6 +275,43 @@ class ChangeTable:
             table.cleanup_metadata()
         self._reload()
 
+    def replace_with(self, fresh: ChangeTable) -> None:
+        """Take the rows, tombstones and offsets of a table that was folded whole. Readers see one or the other."""
+        self.create(fresh.columns())
+        assert self._base is not None
+        assert self._changes is not None
+        assert fresh._base is not None
+        assert fresh._changes is not None
+        self._fold = None
+        # Generations begin behind all that were there, so that what a fold has noted stays true.
+        through = max(self._open_generation, self._found_generation())
+        folded = [(fold_id(bucket), through) for bucket in range(self.layout.buckets)]
+        schema = arrow_schema(fresh._base)
+        rows = pa.RecordBatchReader.from_batches(schema, _cast_batches(fresh._base, schema))
+        write_deltalake(
+            self._base,
+            rows,
+            mode="overwrite",
+            schema_mode="overwrite",
+            partition_by=[BUCKET],
+            commit_properties=self._progress(folded),
+        )
+        tombstones = read_plain(fresh._changes)
+        generation = pa.array([through] * tombstones.num_rows, pa.int32())
+        tombstones = tombstones.drop_columns([GENERATION]).append_column(GENERATION, generation)
+        offsets = [(offset_id(*place), offset) for place, offset in fresh.all_offsets.items()]
+        write_deltalake(
+            self._changes,
+            tombstones,
+            mode="overwrite",
+            schema_mode="overwrite",
+            partition_by=[GENERATION],
+            commit_properties=self._progress([(FOLDED, through), *offsets]),
+        )
+        self._reload()
+        self._open_generation = through + 1
+        self._open_rows = 0
+
     # Inside
 
     def _found_generation(self) -> int:
@@ -340,9 +380,27 @@ def read_plain(table: DeltaTable, condition: ds.Expression | None = None) -> pa.
     return fitted(found, schema)
 
 
-def _cast_batches(table: DeltaTable, schema: pa.Schema) -> Any:
-    for batch in table.to_pyarrow_dataset().to_batches():
-        yield from fitted(pa.table(batch), schema).to_batches()
+def _cast_batches(table: DeltaTable, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The table in a schema, batch by batch, while another is written from it.
+
+    The writer asks for batches on threads on which `deltalake` cannot read, so a thread of our own reads.
+    """
+    waiting: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(maxsize=4)
+
+    def read() -> None:
+        try:
+            for batch in table.to_pyarrow_dataset().to_batches():
+                for fit in fitted(pa.table(batch), schema).to_batches():
+                    waiting.put(fit)
+            waiting.put(None)
+        except BaseException as error:
+            waiting.put(error)
+
+    threading.Thread(target=read, daemon=True).start()
+    while (found := waiting.get()) is not None:
+        if isinstance(found, BaseException):
+            raise found
+        yield found
 
 
 def _opened(path: str, storage: dict[str, str] | None) -> DeltaTable | None:

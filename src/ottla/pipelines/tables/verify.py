@@ -42,7 +42,7 @@ class KeyRange:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One row: `missing` in the table, `unexpected` there, or `different` in these columns (source's, table's value)."""
+    """One row: `missing` in the table, `unexpected` there, or `different` in columns (source's, table's value)."""
 
     kind: str
     key: Key
@@ -111,7 +111,9 @@ def _compare_range(chunk: pa.Table, here: pa.Table, keys: Sequence[str], last_ke
             report.differences.append(difference)
 
 
-def _differences(source: list[dict[str, Any]], table: list[dict[str, Any]], keys: Sequence[str]) -> Iterator[Difference]:
+def _differences(
+    source: list[dict[str, Any]], table: list[dict[str, Any]], keys: Sequence[str]
+) -> Iterator[Difference]:
     there = {tuple(row[key] for key in keys): row for row in table}
     for row in source:
         key = tuple(row[name] for name in keys)
@@ -151,7 +153,7 @@ class _Keys(Sequence[Key]):
 
     def __init__(self, table: pa.Table, keys: Sequence[str]) -> None:
         self._columns = [table[key] for key in keys]
-        self._length = table.num_rows
+        self._length: int = table.num_rows
 
     def __len__(self) -> int:
         return self._length
