@@ -11,24 +11,6 @@ PAGE = Path(__file__).parents[2] / "docs" / "broker-configuration.md"
 TABLE = re.compile(r"(?<=<!-- table -->\n).*(?=<!-- end of table -->)", re.DOTALL)
 HEADINGS = ("name", "kind", "default", "values", "what it does", "Ottla", "changes")
 
-# The first words of the settings of what Ottla does not have.
-LEFT_OUT = (
-    "controller.listener.",
-    "controller.quorum.",
-    "delegation.token.",
-    "follower.fetch.last.tiered.",
-    "group.share.",
-    "group.streams.",
-    "metadata.",
-    "metric.reporters",
-    "process.roles",
-    "remote.",
-    "sasl.",
-    "security.providers",
-    "share.",
-    "ssl.",
-)
-
 
 def table() -> str:
     """The table as the code would have it."""

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from ottla.broker.config import OWN_SETTINGS
+from ottla.broker.config_audit import LEFT_OUT
 from ottla.broker.config_dynamic import is_dynamic
 from ottla.broker.config_layers import BrokerSettings, broker_settings
 from ottla.config import ConfigError, Described, Source, text_of
-from tests.broker.configuration_page import LEFT_OUT, PAGE, TABLE, table
+from tests.broker.configuration_page import PAGE, TABLE, table
 
 # What a broker of Apache Kafka 4.3.1 describes; what is internal, only where it is set.
 FACTS: dict[str, dict[str, Any]] = json.loads(
@@ -121,6 +122,54 @@ def test_what_cannot_be_is_told_at_the_start_and_changes_nothing_later(texts: di
     with pytest.raises(ConfigError):
         settings.check_dynamic(texts, {})
     assert settings.of_cluster == {}
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ({"authorizer.class.name": "org.example.Authorizer"}, "authorizer.class.name: Ottla has no access control"),
+        ({"super.users": "User:root"}, "super.users: Ottla has no access control"),
+        ({"ssl.keystore.location": "/keys"}, "ssl.keystore.location: Ottla has no TLS"),
+        (
+            {"listener.name.outside.ssl.client.auth": "required"},
+            "listener.name.outside.ssl.client.auth: Ottla has no TLS",
+        ),
+        ({"sasl.enabled.mechanisms": "PLAIN"}, "sasl.enabled.mechanisms: Ottla has no logins"),
+        (
+            {"listener.name.a.plain.sasl.jaas.config": "x"},
+            "listener.name.a.plain.sasl.jaas.config: Ottla has no logins",
+        ),
+        ({"delegation.token.secret.key": "x"}, "delegation.token.secret.key: Ottla has no delegation tokens"),
+        ({"create.topic.policy.class.name": "x"}, "create.topic.policy.class.name: Ottla has no policies for topics"),
+        ({"principal.builder.class": "x"}, "principal.builder.class: Ottla has no principals"),
+        ({"security.inter.broker.protocol": "SSL"}, "security.inter.broker.protocol: Ottla speaks PLAINTEXT"),
+    ],
+)
+def test_protection_that_is_not_there_is_refused(texts: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        BrokerSettings(texts)
+    assert str(refused.value).startswith(message)
+    BrokerSettings({"authorizer.class.name": "", "security.inter.broker.protocol": "PLAINTEXT"})
+
+
+def test_what_changes_nothing_is_told_with_the_nearest_that_would() -> None:
+    settings = BrokerSettings(
+        {
+            "log.retention.hour": "7",
+            "num.io.threads": "9",
+            "remote.log.storage.system.enable": "true",
+            "xyzzy": "1",
+            "num.partitions": "2",
+            "log.retention.hours": "3",
+        }
+    )
+    assert settings.idle() == [
+        ("log.retention.hour", "there is no such setting; the nearest is log.retention.hours"),
+        ("num.io.threads", "Ottla keeps and describes it, and does nothing with it"),
+        ("remote.log.storage.system.enable", "Ottla does not have what it is for"),
+        ("xyzzy", "there is no such setting"),
+    ]
+    assert BrokerSettings({"num.partitions": "2"}).idle() == []
 
 
 def test_the_page_is_that_of_the_code() -> None:

@@ -7,6 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from ottla.client import Admin, ConfigSource, NewTopic, Resource, ResourceKind
+from tests.faults.broker_process import BrokerProcess
+
 SLOW_AND_NOT_NEEDED = {
     *("asyncio", "base64", "email", "http", "importlib.metadata", "ipaddress", "pathlib", "pkgutil", "platform"),
     *("shutil", "subprocess", "tempfile", "tomllib", "urllib", "uuid", "zipfile"),
@@ -109,3 +112,29 @@ def test_a_stop_that_cannot_write(tmp_path: Path) -> None:
     [told] = ended.stderr.splitlines()
     assert told.startswith(f"ottla: {tmp_path}: stopped, but not everything could be written (")
     assert "No space left on device" in told
+
+
+def test_a_mistyped_setting_is_named_at_the_start_and_protection_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    at_once = "from ottla.broker.loop import Loop\nLoop.run = lambda self: None"
+    ended = start("--data", str(tmp_path), "--set", "log.retention.hour=7", before=at_once)
+    assert ended.returncode == 0
+    [told] = ended.stderr.splitlines()
+    assert "WARNING a setting changes nothing setting=log.retention.hour" in told
+    assert "the nearest is log.retention.hours" in told
+    ended = start("--data", str(tmp_path), "--set", "authorizer.class.name=Mine")
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("ottla: authorizer.class.name: Ottla has no access control")
+
+
+def test_what_the_command_line_sets_is_described_as_the_broker_s_own(tmp_path: Path) -> None:
+    names = ("num.partitions", "log.segment.bytes", "listeners", "log.dirs", "max.connections")
+    with (
+        BrokerProcess(tmp_path / "data", "--set", "num.partitions=3", "--set", "log.segment.bytes=2000000") as broker,
+        Admin(broker.bootstrap) as admin,
+    ):
+        admin.create_topics([NewTopic("t")])
+        of_broker = admin.describe_configs([Resource(ResourceKind.BROKER, "1")], names)[0].entries
+        of_topic = admin.describe_configs([Resource(ResourceKind.TOPIC, "t")], ["segment.bytes"])[0].entries
+    sources = {entry.name: entry.source for entry in [*of_broker, *of_topic]}
+    static = dict.fromkeys((*names[:-1], "segment.bytes"), ConfigSource.STATIC_BROKER)
+    assert sources == static | {"max.connections": ConfigSource.DEFAULT}

@@ -105,6 +105,8 @@ class Broker:
         config = self.settings.config
         listeners = read_listeners(config.listeners, config.listener_security_protocol_map)
         advertised = read_advertised(config.advertised_listeners, listeners)
+        for name, reason in self.settings.idle():
+            events.warning("a setting changes nothing", setting=name, reason=reason)
         self.open()
         handle = self.make_dispatch(self).handle
         for name, endpoint in listeners.items():

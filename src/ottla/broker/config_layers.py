@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ottla.broker.config import FALLBACK_CHAINS, OWN_SETTINGS, TOPIC_FALLBACKS, BrokerConfig
+from ottla.broker.config_audit import idle_settings, refuse_protection
 from ottla.config import (
     Definition,
     Described,
@@ -39,10 +40,19 @@ class BrokerSettings:
     def __init__(self, static: Mapping[str, str] | None = None) -> None:
         """From the texts of the broker's file; ConfigError says which cannot be."""
         self.static = dict(static or {})
+        refuse_protection(self.static)
         self.of_cluster: dict[str, str] = {}
         self.of_broker: dict[str, str] = {}
         self.changed: Callable[[], None] = lambda: None  # called when others hold from now on
         self._refresh()
+
+    def idle(self) -> list[tuple[str, str]]:
+        """What was given at the start and changes nothing, each setting with the reason."""
+        if self.static.keys() <= OWN_SETTINGS.keys() and not any(
+            OWN_SETTINGS[name].is_kept_only for name in self.static
+        ):
+            return []
+        return list(idle_settings(self.static, broker_settings()))
 
     def set_dynamic(self, of_cluster: Mapping[str, str], of_broker: Mapping[str, str]) -> None:
         """Go by other settings from now on."""
