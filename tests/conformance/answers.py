@@ -1,4 +1,4 @@
-"""Apache Kafka's answers as they are kept: a file a group, an entry an exchange."""
+"""Apache Kafka's answers as they are kept: a file a group, an entry an exchange, a line a step."""
 
 from __future__ import annotations
 
@@ -31,7 +31,20 @@ def read_answers(group: str) -> dict[str, Json]:
 
 def write_answers(group: str, answers: Mapping[str, Json]) -> None:
     FOLDER.mkdir(exist_ok=True)
-    (FOLDER / f"{group}.json").write_text(pretty(dict(answers)) + "\n", encoding="utf-8")
+    (FOLDER / f"{group}.json").write_text(_in_lines(answers), encoding="utf-8")
+
+
+def _in_lines(answers: Mapping[str, Json]) -> str:
+    """JSON in which a step is a line, so that a changed answer is a changed line."""
+    entries = []
+    for name, entry in answers.items():
+        steps = ",\n".join(f"  {_line(step)}" for step in entry["steps"])
+        entries.append(f'{_line(name)}: {{"apis": {_line(entry["apis"])}, "steps": [\n{steps}\n]}}')
+    return "{\n" + ",\n".join(entries) + "\n}\n"
+
+
+def _line(value: Json) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def difference(expected: Json, actual: Json) -> str:

@@ -11,9 +11,18 @@ import time
 from ottla.wire.uuids import ZERO_UUID, uuid_text
 
 A_DAY_MS = 24 * 3600 * 1000
+SHOWN_TIMES = {
+    "<now>": 0,
+    "<now - 365 days>": 365 * A_DAY_MS,
+    "<now - 2^63 + 1>": 2**63 - 1,  # the least time that a topic without a limit allows
+}
+"""How far before now."""
 
 UNKNOWN_ID = bytes(range(16))
 """An id that no topic has."""
+
+ANOTHER_PRODUCER = 1_000_000
+"""How far the id of a producer that nobody knows is from one that was given."""
 
 HIDDEN = {
     "cluster_id": "<cluster id>",
@@ -125,11 +134,8 @@ def masked_ids_in_text(value: str, labels: dict[bytes, str]) -> str:
 
 
 def _masked_time(value: int) -> int | str:
-    """The least time that a topic without a limit allows is that far before now."""
-    if _is_now(value):
-        return "<now>"
-    return "<now - 2^63 + 1>" if _is_now(value + 2**63 - 1) else value
-
-
-def _is_now(value: int) -> bool:
-    return abs(value - time.time() * 1000) < A_DAY_MS
+    now_ms = time.time() * 1000
+    for shown, before_ms in SHOWN_TIMES.items():
+        if abs(value + before_ms - now_ms) < A_DAY_MS:
+            return shown
+    return value

@@ -1,14 +1,16 @@
-"""Answers as plain values that can be kept in a file, compared and read."""
+"""Requests and answers as plain values that can be kept in a file, compared and read."""
 
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Collection
 from typing import Any, TypeAlias
 
-from ottla.records.batch import CorruptBatch, check_batch
-from ottla.records.read import read_batches
-from ottla.wire.schema import Response, Struct
+from ottla.wire.schema import REQUIRED, Request, Response, Struct
+from ottla.wire.uuids import ZERO_UUID
 from tests.conformance.masks import (
+    ANOTHER_PRODUCER,
     GENERATED_ID,
     OUR_OWN_PLACE,
     UNORDERED,
@@ -17,6 +19,7 @@ from tests.conformance.masks import (
     masked_number,
     masked_text,
 )
+from tests.conformance.rendered_records import rendered_records
 
 Json: TypeAlias = Any
 
@@ -26,10 +29,23 @@ SORTED_BY = (
     "group_id", "member_id", "transactional_id",
 )  # fmt: skip
 PARTITION_LISTS = ("partitions", "partition_responses")
+NAMES = ("name", "topic", "resource_name", "group_id", "transactional_id")
+"""Fields that say whose an element of a list is."""
+SHOWN_CHARACTERS = 200
+SHOWN_ELEMENTS = 20
+"""Of a request."""
+
+
+class Rendered(dict[str, Json]):
+    """A struct with all fields of its version, and the names of those that are as declared."""
+
+    def __init__(self, fields: dict[str, Json], at_default: set[str]) -> None:
+        super().__init__(fields)
+        self.at_default = at_default
 
 
 class Rendering:
-    """Turns responses into plain values, with what differs by nature masked."""
+    """Turns messages into plain values: what differs by nature masked, what is as its declaration says left out."""
 
     def __init__(self, token: str) -> None:
         self.token = token
@@ -49,19 +65,36 @@ class Rendering:
         if producer_id >= 0:
             self._producers.setdefault(producer_id, f"<producer {len(self._producers) + 1}>")
 
-    def response(self, response: Response, version: int) -> dict[str, Json]:
-        return self._struct(response, version, UNORDERED.get(response.api.name, set()))
+    def request(self, request: Request, version: int) -> Json:
+        """Long values and long lists are shortened: what was sent is in the exchange."""
+        return _shortened(without_defaults(self._struct(request, version, set())))
 
-    def _struct(self, struct: Struct, version: int, unordered: set[str]) -> dict[str, Json]:
-        rendered = {
-            field: self._blob(value) if "Bytes" in kind and value else self._value(field, value, version, unordered)
-            for field, (kind, options) in struct.declared.items()
-            if version in options.versions
-            for value in [getattr(struct, field)]
-        }
+    def response(self, response: Response, version: int, only_of: Collection[str] | None = None) -> Json:
+        """`only_of` leaves out of all lists what has another name."""
+        rendered = self._struct(response, version, UNORDERED.get(response.api.name, set()))
+        return without_defaults(rendered if only_of is None else _only_with(only_of, rendered))
+
+    def _struct(self, struct: Struct, version: int, unordered: set[str]) -> Rendered:
+        rendered = {}
+        at_default = set()
+        for field, (kind, options) in struct.declared.items():
+            if version not in options.versions:
+                continue
+            value = getattr(struct, field)
+            shown = rendered[field] = self._field(field, kind, value, version, unordered)
+            is_masked = isinstance(value, int) and isinstance(shown, str)
+            if _is_default(value, options.default) and not is_masked:
+                at_default.add(field)
         if rendered.get("name") in OUR_OWN_PLACE and rendered.get("value"):
             rendered["value"] = "<place>"
-        return rendered
+        return Rendered(rendered, at_default)
+
+    def _field(self, field: str, kind: str, value: Any, version: int, unordered: set[str]) -> Json:
+        if kind.startswith("Records"):
+            return None if value is None else rendered_records(memoryview(value), self._number)
+        if "Bytes" in kind and value:
+            return self._blob(value)
+        return self._value(field, value, version, unordered)
 
     def _value(self, field: str, value: object, version: int, unordered: set[str]) -> Json:
         if isinstance(value, Struct):
@@ -69,14 +102,14 @@ class Rendering:
         if isinstance(value, list):
             rendered = [self._value(field, element, version, unordered) for element in value]
             return sorted(_merged(rendered), key=_sort_key) if field in unordered else rendered
-        if isinstance(value, memoryview):
-            return self._records(value)
         if value == b"":
             return ""
         if isinstance(value, bytes):
             return masked_id(value, self.topic_labels)
         if isinstance(value, str):
             return self._string(field, value)
+        if isinstance(value, float) and not math.isfinite(value):
+            return str(value)  # JSON has no such number
         if isinstance(value, bool) or not isinstance(value, int):
             return value
         return self._number(field, value)
@@ -87,43 +120,66 @@ class Rendering:
         return masked_ids_in_text(masked_text(field, value, self.token), self.topic_labels)
 
     def _number(self, field: str, value: int) -> int | str:
-        if field == "producer_id" and value in self._producers:
-            return self._producers[value]
+        if "producer_id" in field:
+            if value in self._producers:
+                return self._producers[value]
+            if value - ANOTHER_PRODUCER in self._producers:
+                return f"another than {self._producers[value - ANOTHER_PRODUCER]}"
         return masked_number(field, value)
 
     def _blob(self, value: bytes) -> str:
         """Of what members say to each other through the broker."""
         return self._string("", value.decode(errors="backslashreplace"))
 
-    def _records(self, records: memoryview) -> Json:
-        """Batches with their records: codecs may compress the same records to other bytes."""
-        rendered: list[Json] = []
-        size_bytes = 0
-        for batch in read_batches(records, with_control=True):
-            size_bytes += batch.header.size
-            try:
-                check_batch(batch.bytes)
-            except CorruptBatch as fault:
-                rendered.append(f"corrupt: {fault}")
-                continue
-            header = batch.header._asdict()
-            for field in ("length", "crc"):
-                del header[field]
-            header = {field: self._number(field, number) for field, number in header.items()}
-            header["records"] = [
-                [
-                    record.offset,
-                    masked_number("timestamp", record.timestamp),
-                    _text(record.key),
-                    _text(record.value),
-                    *[[key, _text(value)] for key, value in record.headers],
-                ]
-                for record in batch.records()
-            ]
-            rendered.append(header)
-        if size_bytes < len(records):
-            rendered.append(f"{len(records) - size_bytes} bytes of another batch")
-        return rendered
+
+def _is_default(value: object, default: object) -> bool:
+    """Whether a field holds what its declaration says, or nothing at all where that says nothing.
+
+    Of a list it is only told whether it may be left out: answers can lose elements that are not the exchange's own.
+    """
+    if isinstance(value, list):
+        return default is REQUIRED or default == []
+    if default is not REQUIRED:
+        return value == default
+    return value is not None and (not value or value == ZERO_UUID)
+
+
+def without_defaults(rendered: Json) -> Json:
+    if isinstance(rendered, list):
+        return [without_defaults(element) for element in rendered]
+    if isinstance(rendered, Rendered):
+        return {
+            field: without_defaults(value)
+            for field, value in rendered.items()
+            if field not in rendered.at_default or (isinstance(value, list) and value)
+        }
+    return rendered
+
+
+def _only_with(names: Collection[str], rendered: Json) -> Json:
+    if isinstance(rendered, list):
+        return [_only_with(names, element) for element in rendered if _is_own(element, names)]
+    if isinstance(rendered, Rendered):
+        fields = {field: _only_with(names, value) for field, value in rendered.items()}
+        return Rendered(fields, rendered.at_default)
+    return rendered
+
+
+def _is_own(element: Json, names: Collection[str]) -> bool:
+    """What has no name of its own goes with what it is part of."""
+    named = [element[field] for field in NAMES if field in element] if isinstance(element, dict) else []
+    return not named or named[0] in names
+
+
+def _shortened(rendered: Json) -> Json:
+    if isinstance(rendered, dict):
+        return {field: _shortened(value) for field, value in rendered.items()}
+    if isinstance(rendered, list):
+        shown = [_shortened(element) for element in rendered[:SHOWN_ELEMENTS]]
+        return shown if len(rendered) == len(shown) else [*shown, f"... ({len(rendered)} in all)"]
+    if isinstance(rendered, str) and len(rendered) > SHOWN_CHARACTERS:
+        return f"{rendered[:20]}... ({len(rendered)} characters)"
+    return rendered
 
 
 def _merged(rendered: list[Json]) -> list[Json]:
@@ -141,13 +197,6 @@ def _merged(rendered: list[Json]) -> list[Json]:
         else:
             merged[topic] = element
     return list(merged.values())
-
-
-def _text(value: bytes | None) -> str | None:
-    if value is None:
-        return None
-    text = value.decode(errors="backslashreplace")
-    return text if len(text) < 100 else f"{text[:20]}... ({len(value)} bytes)"
 
 
 def _sort_key(rendered: Json) -> str:

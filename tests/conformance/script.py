@@ -6,7 +6,7 @@ Preparation (making topics, filling them) is not kept: it has exchanges of its o
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Self
 
 from ottla.records.build import build_batch
@@ -20,7 +20,7 @@ from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRe
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.registry import RESPONSES
-from ottla.wire.schema import Request
+from ottla.wire.schema import Request, Response
 from tests.conformance.connection import Connection, NoFrame, Outcome
 from tests.conformance.rendering import Json, Rendering
 
@@ -29,8 +29,6 @@ ANSWER_SECONDS = 10.0
 SETTLE_SECONDS = 10.0
 TIMESTAMP_MS = 1_700_000_000_000
 """Of all records that an exchange does not give another."""
-NAMES = ("name", "topic", "resource_name", "group_id", "transactional_id")
-"""Fields that say whose an element of a list is."""
 
 
 class PreparationFailed(Exception):
@@ -98,6 +96,7 @@ class Script:
         """Sends a request and does not wait for its answer."""
         version = request.api.highest if version is None else version
         pending = self._post(request, version, on, client_id)
+        pending.step["request"] = self._rendering.request(request, version)
         pending.step["answer"] = "no answer yet"
         self.steps.append(pending.step)
         return pending
@@ -107,8 +106,7 @@ class Script:
         if isinstance(response, NoFrame):
             pending.step["answer"] = response.value
             return None
-        rendered = self._rendering.response(response, pending.version)
-        pending.step["answer"] = _only_with(self._own_names(), rendered) if only_own else rendered
+        pending.step["answer"] = self._rendered(response, pending.version, only_own)
         return response
 
     def send_silent(self, request: Request, version: int, *, on: str = "main") -> None:
@@ -145,8 +143,7 @@ class Script:
         elif answered_as is None:
             step["answer"] = f"{len(outcome)} bytes"
         else:
-            rendered = self._rendering.response(_decode(outcome, *answered_as), answered_as[1])
-            step["answer"] = _only_with(self._own_names(), rendered) if only_own else rendered
+            step["answer"] = self._rendered(_decode(outcome, *answered_as), answered_as[1], only_own)
         self.steps.append(step)
 
     def post_bytes(self, data: bytes, *, on: str = "main") -> None:
@@ -310,8 +307,9 @@ class Script:
     def _drop(self, name: str) -> None:
         self._connections.pop(name).close()
 
-    def _own_names(self) -> Sequence[str]:
-        return (*self._rendering.topic_labels.values(), *self._labels)
+    def _rendered(self, response: Response, version: int, only_own: bool) -> Json:
+        own = {*self._rendering.topic_labels.values(), *self._labels} if only_own else None
+        return self._rendering.response(response, version, own)
 
 
 def _decode(frame: bytes, api: Api, version: int) -> Any:
@@ -320,17 +318,3 @@ def _decode(frame: bytes, api: Api, version: int) -> Any:
     if end != len(frame):
         raise PreparationFailed(f"{len(frame) - end} bytes too many in an answer of {api.name} {version}")
     return response
-
-
-def _only_with(names: Sequence[str], rendered: Json) -> Json:
-    if isinstance(rendered, list):
-        return [_only_with(names, element) for element in rendered if _is_own(element, names)]
-    if isinstance(rendered, dict):
-        return {field: _only_with(names, value) for field, value in rendered.items()}
-    return rendered
-
-
-def _is_own(element: Json, names: Sequence[str]) -> bool:
-    """What has no name of its own goes with what it is part of."""
-    named = [element[field] for field in NAMES if field in element] if isinstance(element, dict) else []
-    return not named or named[0] in names

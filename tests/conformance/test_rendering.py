@@ -6,19 +6,30 @@ import itertools
 import json
 import time
 import uuid
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.wire.messages.end_txn import EndTxnRequest
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.wire.messages.init_producer_id import InitProducerIdResponse
 from ottla.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
-from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
+from ottla.wire.messages.list_groups import ListedGroup, ListGroupsResponse
+from ottla.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+)
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.conformance import answers
 from tests.conformance.answers import difference
 from tests.conformance.batches import plain
 from tests.conformance.exchange import Exchanges
-from tests.conformance.masks import UNKNOWN_ID, masked_id, masked_number, masked_text
+from tests.conformance.masks import ANOTHER_PRODUCER, UNKNOWN_ID, masked_id, masked_number, masked_text
+from tests.conformance.rendered_records import rendered_records
 from tests.conformance.rendering import Json, Rendering, pretty
 from tests.conformance.script import Script
 
@@ -86,8 +97,74 @@ def test_ids_are_shown_by_what_they_are() -> None:
 
 def test_only_the_fields_of_the_version_are_shown() -> None:
     broker = MetadataResponseBroker(node_id=1, host="127.0.0.1", port=9092)
-    shown = Rendering(TOKEN).response(MetadataResponse(brokers=[broker], topics=[]), 0)
-    assert shown == {"brokers": [{"node_id": 1, "host": "127.0.0.1", "port": "<port>"}], "topics": []}
+    response = MetadataResponse(brokers=[broker], topics=[], controller_id=7)
+    shown = {"brokers": [{"node_id": 1, "host": "127.0.0.1", "port": "<port>"}]}
+    assert Rendering(TOKEN).response(response, 0) == shown
+    assert Rendering(TOKEN).response(response, 1) == shown | {"controller_id": 7}
+
+
+def test_what_is_as_declared_is_left_out_and_null_is_not_empty() -> None:
+    def shown(transactional_id: str | None) -> Json:
+        request = ProduceRequest(transactional_id=transactional_id, acks=0, timeout_ms=0, topic_data=[])
+        return Rendering(TOKEN).request(request, 9)
+
+    assert shown(None) == {}  # null is its default
+    assert shown("") == {"transactional_id": ""}
+    empty = PartitionProduceData(index=0, records=b"")
+    nothing = PartitionProduceData(index=1, records=None)
+    topic = TopicProduceData(name="t", partition_data=[empty, nothing])
+    request = ProduceRequest(acks=-1, timeout_ms=5, topic_data=[topic])
+    assert Rendering(TOKEN).request(request, 9) == {
+        "acks": -1,
+        "timeout_ms": 5,
+        "topic_data": [{"name": "t", "partition_data": [{}, {"index": 1, "records": None}]}],
+    }
+
+
+def test_a_list_that_nothing_is_left_of_is_as_one_that_was_empty() -> None:
+    listed = [ListedGroup(group_id="theirs", protocol_type="consumer")]
+    for groups in ([], listed):
+        assert Rendering(TOKEN).response(ListGroupsResponse(error_code=0, groups=groups), 0, ["ours"]) == {}
+
+
+@pytest.mark.parametrize("producer_id", [0, 7])
+def test_a_masked_number_is_shown_also_where_it_is_the_default(producer_id: int) -> None:
+    rendering = Rendering(TOKEN)
+    answer = InitProducerIdResponse(error_code=0, producer_id=producer_id, producer_epoch=0)
+    rendering.learn(answer, "main")
+    request = EndTxnRequest(transactional_id="t", producer_id=producer_id, producer_epoch=0, committed=True)
+    assert rendering.request(request, 0)["producer_id"] == "<producer 1>"
+    request = EndTxnRequest(
+        transactional_id="t", producer_id=producer_id + ANOTHER_PRODUCER, producer_epoch=0, committed=True
+    )
+    assert rendering.request(request, 0)["producer_id"] == "another than <producer 1>"
+
+
+def test_what_is_long_in_a_request_is_shortened() -> None:
+    topics = [MetadataRequestTopic(name=f"{number}" * 300) for number in range(9)] * 3
+    shown = Rendering(TOKEN).request(MetadataRequest(topics=topics), 9)["topics"]
+    assert len(shown) == 21
+    assert shown[-1] == "... (27 in all)"
+    assert shown[2]["name"] == "2" * 20 + "... (300 characters)"
+
+
+def test_a_broken_batch_is_shown_with_its_header() -> None:
+    batch = plain(1)
+    batch[-1] ^= 1
+    [shown] = rendered_records(memoryview(batch), masked_number)
+    assert shown["count"] == 1
+    assert shown["corrupt"].startswith("checksum")
+    assert rendered_records(memoryview(bytes(70)), masked_number) == ["70 bytes that are no batch"]
+
+
+def test_answers_are_kept_a_line_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "FOLDER", tmp_path)
+    steps = [{"ask": "Produce 3", "request": {"acks": 1}, "answer": {"error_code": n}} for n in (1, 2)]
+    kept = {"one": {"apis": ["Produce"], "steps": steps}, "two": {"apis": [], "steps": []}}
+    answers.write_answers("group", kept)
+    assert answers.read_answers("group") == kept
+    text = (tmp_path / "group.json").read_text(encoding="utf-8")
+    assert text.count('"ask"') == sum('"ask"' in line for line in text.splitlines())
 
 
 def joined(member_id: str, *members: JoinGroupResponseMember) -> JoinGroupResponse:

@@ -24,6 +24,7 @@ from ottla.wire.messages.txn_offset_commit import (
 )
 from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.conformance.batches import sequenced
+from tests.conformance.masks import ANOTHER_PRODUCER
 from tests.conformance.requests import produce
 from tests.conformance.script import Script, Topic
 
@@ -46,7 +47,7 @@ OTHERS: dict[str, Changed] = {
         transactional_id=f"no-{producer.transactional_id}"
     ),
     "an empty transactional id": lambda producer: producer._replace(transactional_id=""),
-    "another producer id": lambda producer: producer._replace(id=producer.id + 1_000_000),
+    "another producer id": lambda producer: producer._replace(id=producer.id + ANOTHER_PRODUCER),
     "an earlier epoch": lambda producer: producer._replace(epoch=producer.epoch - 1),
     "a later epoch": lambda producer: producer._replace(epoch=producer.epoch + 1),
 }

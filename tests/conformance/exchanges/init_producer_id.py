@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.conformance.exchange import Exchanges
+from tests.conformance.masks import ANOTHER_PRODUCER
 from tests.conformance.script import Script
 from tests.conformance.transaction_requests import (
     RESULTS,
@@ -89,7 +90,7 @@ GIVEN: dict[str, Changed] = {
     "two epochs before": lambda producer: producer._replace(epoch=producer.epoch - 2),
     "a later epoch": lambda producer: producer._replace(epoch=producer.epoch + 1),
     "the highest epoch": lambda producer: producer._replace(epoch=32767),
-    "another id": lambda producer: producer._replace(id=producer.id + 1_000_000),
+    "another id": lambda producer: producer._replace(id=producer.id + ANOTHER_PRODUCER),
     "only its id": lambda producer: producer._replace(epoch=-1),
     "only its epoch": lambda producer: producer._replace(id=-1),
     "neither": lambda producer: producer._replace(id=-1, epoch=-1),
