@@ -20,9 +20,9 @@ examples:
 """
 
 PATHS = """\
-A PATH is a file (.log, .index, .timeindex, .txnindex, .snapshot, a checkpoint,
-partition.metadata, meta.properties), the folder of a partition, or a data
-folder with all its partitions."""
+A PATH is a file (.log, .index, .timeindex, .txnindex, .snapshot, .batches, a
+checkpoint, partition.metadata, meta.properties), the folder of a partition, or
+a data folder with all its partitions."""
 
 DUMP = f"""\
 Show what files hold: of a segment its batches, one a line, of an index or a

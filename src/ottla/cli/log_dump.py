@@ -144,6 +144,12 @@ def _aborted_line(row: Row, _full: bool) -> str:
     return f"    producer {row['producer_id']}  {offsets}  last stable offset {row['last_stable_offset']}"
 
 
+def _producer_batch_line(row: Row, _full: bool) -> str:
+    sequences = f"sequences {row['first_sequence']}-{row['last_sequence']}"
+    offsets = f"offsets {row['base_offset']}-{row['last_offset']}"
+    return f"    producer {row['producer_id']}  epoch {row['producer_epoch']}  {sequences}  {offsets}"
+
+
 def _producer_line(row: Row, _full: bool) -> str:
     line = f"    producer {row['producer_id']}  epoch {row['producer_epoch']}  last sequence {row['last_sequence']}"
     line += f"  last offset {row['last_offset']}  {_time(row, 'last_time')}"
@@ -165,6 +171,7 @@ _LINES: dict[str, Callable[[Any, bool], str]] = {
     "time_index_entry": _time_index_line,
     "aborted_transaction": _aborted_line,
     "producer": _producer_line,
+    "producer_batch": _producer_batch_line,
     "leader_epoch": lambda row, _: f"    epoch {row['epoch']}  from offset {row['start_offset']}",
     "checkpoint": lambda row, _: f"    {row['topic']} {row['partition']}  {row['offset']}",
     "partition_metadata": lambda row, _: f"    topic id {row['topic_id']}  {row['uuid']}",

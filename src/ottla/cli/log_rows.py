@@ -12,6 +12,7 @@ from typing import Any
 from ottla.cli.record_text import iso_time
 from ottla.log.aborted import unpack_entries
 from ottla.log.checkpoint import CorruptCheckpoint, parse_partition_metadata
+from ottla.log.earlier_batches import unpack_earlier_batches
 from ottla.log.errors import CorruptLog
 from ottla.log.index import OffsetIndex, TimeIndex
 from ottla.log.inspect_batches import PlacedBatch, SegmentReader, control_types
@@ -151,6 +152,19 @@ def _snapshot_rows(file: LogFile) -> Iterator[Row]:
         }
 
 
+def _earlier_batch_rows(file: LogFile) -> Iterator[Row]:
+    for producer_id, epoch, batch in unpack_earlier_batches(file.path.read_bytes())[1]:
+        yield {
+            "type": "producer_batch",
+            "producer_id": producer_id,
+            "producer_epoch": epoch,
+            "first_sequence": batch.first_sequence,
+            "last_sequence": batch.last_sequence,
+            "base_offset": batch.base_offset,
+            "last_offset": batch.last_offset,
+        }
+
+
 def _epoch_rows(file: LogFile) -> Iterator[Row]:
     for epoch, start_offset in epochs_in(file.path.read_bytes()):
         yield {"type": "leader_epoch", "epoch": epoch, "start_offset": start_offset}
@@ -176,6 +190,7 @@ _ROWS: dict[Kind, Callable[[LogFile], Iterator[Row]]] = {
     Kind.TIME_INDEX: _time_index_rows,
     Kind.ABORTED_INDEX: _aborted_rows,
     Kind.SNAPSHOT: _snapshot_rows,
+    Kind.EARLIER_BATCHES: _earlier_batch_rows,
     Kind.LEADER_EPOCHS: _epoch_rows,
     Kind.OFFSETS: _checkpoint_rows,
     Kind.PARTITION_METADATA: _metadata_rows,

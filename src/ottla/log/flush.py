@@ -23,7 +23,8 @@ class Flush:
     paths: list[str]  # of indexes of sealed segments: recovery will not make those again
     folders: list[str]  # in which names were made, changed or removed since the last flush
     truncations: int  # of the log; a flush from before one says nothing about what came after
-    snapshot: tuple[str, bytes] | None = None  # of the producers, written when all of that is on the disk
+    # Files of the producers as of then, written in their order when all of that is on the disk.
+    snapshot: dict[str, bytes] = dataclasses.field(default_factory=dict)
 
     def run(self, without: Collection[str] = ()) -> None:
         """Return when all of it is on the disk, but for the folders in `without`; OSError if that cannot be known."""
@@ -34,8 +35,7 @@ class Flush:
         for folder in self.folders:
             if folder not in without:
                 self.files.sync_folder(folder)
-        if self.snapshot is not None:
-            path, data = self.snapshot
+        for path, data in self.snapshot.items():
             self.files.replace(path, data, durable=False)
 
 

@@ -22,7 +22,9 @@ from ottla.log.files import DiskFile, DiskFiles
 
 META_PROPERTIES = "meta.properties"
 
-_BY_OFFSET = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(\.deleted|\.cleaned|\.swap)?")
+_BY_OFFSET = re.compile(
+    r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot|\.batches)(\.deleted|\.cleaned|\.swap)?"
+)
 # A folder that waits for its deletion, or for its move from another disk, has a mark behind its number.
 _PARTITION = re.compile(r"(.+)-(\d+)(?:\.[0-9a-f]{32}-(?:delete|future|stray))?")
 
@@ -35,6 +37,7 @@ class Kind(enum.Enum):
     TIME_INDEX = "time_index"
     ABORTED_INDEX = "aborted_index"
     SNAPSHOT = "producer_snapshot"
+    EARLIER_BATCHES = "producer_batches"
     LEADER_EPOCHS = "leader_epochs"
     PARTITION_METADATA = "partition_metadata"
     OFFSETS = "offset_checkpoint"
@@ -47,6 +50,7 @@ _BY_EXTENSION = {
     ".timeindex": Kind.TIME_INDEX,
     ".txnindex": Kind.ABORTED_INDEX,
     ".snapshot": Kind.SNAPSHOT,
+    ".batches": Kind.EARLIER_BATCHES,
 }
 _BY_NAME = {
     LEADER_EPOCHS: Kind.LEADER_EPOCHS,

@@ -92,7 +92,7 @@ def _check_file(file: LogFile, *, is_compacted: bool, progress: Progress) -> Ite
         return
     if file.suffix:
         raise NotALog(f"{file.path}: this file is on its way out and is not checked; dump can show it")
-    only_offset = None if file.kind is Kind.SNAPSHOT else file.offset
+    only_offset = None if file.kind in (Kind.SNAPSHOT, Kind.EARLIER_BATCHES) else file.offset
     reports = _partition(file.path.parent, is_compacted=is_compacted, progress=progress, only_offset=only_offset).run()
     yield from [found for found in reports if found.file.path == file.path]
 

@@ -70,6 +70,8 @@ class PartitionCheck:
             check_metadata(self.report_on(file))
         for file in self._of(Kind.SNAPSHOT):
             self.producers.read_snapshot(self.report_on(file))
+        for file in self._of(Kind.EARLIER_BATCHES):
+            self.producers.read_earlier_batches(self.report_on(file))
 
     def _check_orphans(self, offsets: set[int]) -> None:
         for file in self._files:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from ottla.log.aborted import AbortedTransaction
+from ottla.log.earlier_batches import unpack_earlier_batches
 from ottla.log.errors import CorruptLog
 from ottla.log.inspect_batches import PlacedBatch
 from ottla.log.inspect_report import FileReport, Problem
 from ottla.log.producers import Producer, Producers
-from ottla.log.snapshot import unpack_snapshot
+from ottla.log.snapshot import SUFFIX as SNAPSHOT
+from ottla.log.snapshot import crc_of, unpack_snapshot
 from ottla.records.batch import CorruptBatch
 from ottla.records.build import ControlMarker, read_marker
 
@@ -33,6 +35,20 @@ class ProducersCheck:
             if max(producer.last_offset, producer.transaction_start or -1) >= offset:
                 report.add(f"producer {producer_id} has written behind offset {offset}, of which the snapshot is")
         self._snapshots[offset] = report, producers
+
+    @staticmethod
+    def read_earlier_batches(report: FileReport) -> None:
+        path = report.file.path
+        try:
+            belongs_to, batches = unpack_earlier_batches(path.read_bytes())
+            if belongs_to != crc_of(path.with_suffix(SNAPSHOT).read_bytes()):
+                report.add("it belongs to another snapshot than the one of this offset")
+        except CorruptLog as error:
+            report.add(str(error))
+        except FileNotFoundError:
+            report.add("there is no snapshot that it could belong to")
+        else:
+            report.facts["batches"] = len(batches)
 
     def start_at(self, offset: int) -> None:
         """The reading begins at `offset`: a snapshot of there says who had written before."""

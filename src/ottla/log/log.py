@@ -17,7 +17,7 @@ from ottla.log.aborted import AbortedTransaction
 from ottla.log.checkpoint import PARTITION_METADATA, format_partition_metadata
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.errors import PASSING, OffsetOutOfRange, StaleLeaderEpoch, StorageFailed, stops_at_errors
-from ottla.log.files import Buffer, FileRange, Files
+from ottla.log.files import Buffer, FileRange, Files, remove_all
 from ottla.log.flush import Flush
 from ottla.log.producers import CompletedTransaction, Origin, Producers
 from ottla.log.replay import rebuild_producers
@@ -25,7 +25,7 @@ from ottla.log.replicated import checked_batches
 from ottla.log.rolling import Rolling
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
-from ottla.log.snapshot import Snapshots, pack_snapshot
+from ottla.log.snapshot import Snapshots
 from ottla.log.topic_config import TopicConfig
 from ottla.records.batch import CONTROL, BatchHeader, stamp_offset_and_epoch
 from ottla.records.build import ControlMarker, read_marker
@@ -283,7 +283,7 @@ class Log:
             self.snapshots.prepare(self.producers)
             self.segments.create(self.end_offset, now_ms, self.config.index_interval_bytes)
         with suppress(OSError):  # without it more is read after a crash; and with it there is the segment, too
-            self.snapshots.complete(self.end_offset)
+            self.snapshots.complete(self.end_offset, self.producers)
         self._resume_position = 0
         self._rolling.begin()
 
@@ -335,7 +335,7 @@ class Log:
         flush = self.begin_flush()
         if flush is not None:
             flush.paths += self.active.index_paths()
-            flush.snapshot = self.snapshots.path(self.end_offset), pack_snapshot(self.producers)
+            flush.snapshot = self.snapshots.contents(self.end_offset, self.producers)
             self._resume_position = self.active.size_bytes
         return flush
 
@@ -370,10 +370,11 @@ class Log:
         is_of_now = flush.truncations == self._truncations
         if is_of_now:
             self.recovery_point = max(self.recovery_point, flush.up_to_offset)
-        if flush.snapshot is not None and is_of_now:
-            self.snapshots.note_resumable(flush.up_to_offset, {segment.base_offset for segment in self.segments})
-        elif flush.snapshot is not None:
-            self.files.remove(flush.snapshot[0])
+        if flush.snapshot and is_of_now:
+            bases = {segment.base_offset for segment in self.segments}
+            self.snapshots.note_resumable(flush.up_to_offset, bases, with_earlier=len(flush.snapshot) > 1)
+        else:
+            remove_all(self.files, flush.snapshot)
 
     def flush(self, now_ms: int) -> None:
         """Begin, run and end a flush here and now."""

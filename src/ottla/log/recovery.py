@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 
 from ottla.log.checkpoint import LEADER_EPOCHS
+from ottla.log.earlier_batches import SUFFIX as EARLIER
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.files import Files
 from ottla.log.log import Log
@@ -154,8 +155,11 @@ class _Opening:
         self._remove_orphans(sizes, set(bases))
         if not self.segments:
             self.segments.append(self._first_segment(log_start_offset))
-        offsets = [_base_of(name) for name in sizes if name.endswith(SNAPSHOT)]
-        self.snapshots = Snapshots(self.files, self.folder, offsets)
+        offsets = {_base_of(name) for name in sizes if name.endswith(SNAPSHOT)}
+        earlier = {_base_of(name) for name in sizes if name.endswith(EARLIER)}
+        self.snapshots = Snapshots(self.files, self.folder, offsets, offsets & earlier)
+        for offset in earlier - offsets:
+            self.files.remove(self.snapshots.path(offset, EARLIER))
         if LEADER_EPOCHS in sizes:
             self.epochs = LeaderEpochs.load(self.files, self.folder)
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Set
+from contextlib import suppress
 
+from ottla.log.earlier_batches import SUFFIX as EARLIER
+from ottla.log.earlier_batches import pack_earlier_batches, restore_earlier_batches
 from ottla.log.errors import CorruptLog
 from ottla.log.files import Files
 from ottla.log.producers import NO_OFFSET, AppendedBatch, Producer, Producers
@@ -12,6 +15,7 @@ from ottla.records.checksum import crc32c
 
 SUFFIX = ".snapshot"
 PREPARED = "snapshot.tmp"
+PREPARED_EARLIER = "batches.tmp"
 HEAD = struct.Struct(">hIi")
 ENTRY = struct.Struct(">qhiqiqiq")
 VERSION = 1
@@ -62,55 +66,100 @@ def _producer(entry: tuple[int, ...]) -> tuple[int, Producer]:
     return producer_id, producer
 
 
+def crc_of(snapshot: bytes) -> int:
+    crc: int = HEAD.unpack_from(snapshot)[1]
+    return crc
+
+
 class Snapshots:
-    """The snapshot files of one log. They are not synced: one that was torn is seen by its checksum."""
+    """The snapshot files of one log, each with the earlier batches of its producers beside it, if there are any.
 
-    __slots__ = ("_files", "_folder", "offsets")
+    They are not synced: one that was torn is seen by its checksum.
+    """
 
-    def __init__(self, files: Files, folder: str, offsets: Iterable[int] = ()) -> None:
+    __slots__ = ("_files", "_folder", "_with_earlier", "offsets")
+
+    def __init__(
+        self, files: Files, folder: str, offsets: Iterable[int] = (), with_earlier: Iterable[int] = ()
+    ) -> None:
+        """`with_earlier`: the offsets for which there is a file of earlier batches."""
         self._files = files
         self._folder = folder
+        self._with_earlier = set(with_earlier)
         self.offsets = sorted(offsets)
 
-    def path(self, offset: int) -> str:
-        return f"{self._folder}/{offset:020d}{SUFFIX}"
+    def path(self, offset: int, suffix: str = SUFFIX) -> str:
+        return f"{self._folder}/{offset:020d}{suffix}"
+
+    def contents(self, offset: int, producers: Producers) -> dict[str, bytes]:
+        """The files to write for `offset`, the end of the log, in that order."""
+        snapshot = pack_snapshot(producers)
+        earlier = pack_earlier_batches(producers, crc_of(snapshot))
+        files = {} if earlier is None else {self.path(offset, EARLIER): earlier}
+        return files | {self.path(offset): snapshot}
 
     def take(self, offset: int, producers: Producers) -> None:
         """Keep the producers as of `offset`, the end of the log."""
         if not self.offsets or self.offsets[-1] < offset:
-            self._files.replace(self.path(offset), pack_snapshot(producers), durable=False)
-            self.offsets.append(offset)
+            for path, data in self.contents(offset, producers).items():
+                self._files.replace(path, data, durable=False)
+            self._note(offset, with_earlier=_has_earlier(producers))
 
     def prepare(self, producers: Producers) -> None:
         """Write down the producers, but not yet under a name that counts."""
-        self._files.write_at(f"{self._folder}/{PREPARED}", 0, pack_snapshot(producers))
+        snapshot = pack_snapshot(producers)
+        earlier = pack_earlier_batches(producers, crc_of(snapshot))
+        if earlier is not None:
+            self._files.write_at(f"{self._folder}/{PREPARED_EARLIER}", 0, earlier)
+        self._files.write_at(f"{self._folder}/{PREPARED}", 0, snapshot)
 
-    def complete(self, offset: int) -> None:
-        """Give the last that was prepared its name, as of `offset`."""
+    def complete(self, offset: int, producers: Producers) -> None:
+        """Give the last that was prepared, of the same producers, its name as of `offset`."""
+        if _has_earlier(producers):
+            self._files.rename(f"{self._folder}/{PREPARED_EARLIER}", self.path(offset, EARLIER))
         self._files.rename(f"{self._folder}/{PREPARED}", self.path(offset))
-        self.offsets = sorted({*self.offsets, offset})
+        self._note(offset, with_earlier=_has_earlier(producers))
 
-    def note_resumable(self, offset: int, bases: Set[int]) -> None:
+    def _note(self, offset: int, *, with_earlier: bool) -> None:
+        self.offsets = sorted({*self.offsets, offset})
+        if with_earlier:
+            self._with_earlier.add(offset)
+        elif offset in self._with_earlier:  # of another snapshot that was taken there
+            self._with_earlier.discard(offset)
+            self._files.remove(self.path(offset, EARLIER))
+
+    def note_resumable(self, offset: int, bases: Set[int], *, with_earlier: bool) -> None:
         """One was written of `offset`, within a segment. Of older ones of that kind only the last is still of use."""
         within = [taken for taken in self.offsets if taken < offset and taken not in bases]
         self.remove(lambda taken: taken in within[:-1])
-        self.offsets = sorted({*self.offsets, offset})
+        self._note(offset, with_earlier=with_earlier)
 
     def restore(self, producers: Producers) -> int | None:
         """Fill `producers` from the newest good snapshot, and give its offset; bad ones are removed."""
         while self.offsets:
             offset = self.offsets[-1]
             try:
-                restored = unpack_snapshot(self._files.read_all(self.path(offset)))
+                data = self._files.read_all(self.path(offset))
+                restored = unpack_snapshot(data)
             except (CorruptLog, FileNotFoundError):
-                self._files.remove(self.path(self.offsets.pop()))
+                self.remove(lambda taken, bad=offset: taken == bad)  # type: ignore[misc]
                 continue
             for producer_id, producer in restored:
                 producers.restore(producer_id, producer)
+            if offset in self._with_earlier:
+                with suppress(CorruptLog, FileNotFoundError):  # then their last batches are known, as to Kafka
+                    restore_earlier_batches(producers, self._files.read_all(self.path(offset, EARLIER)), crc_of(data))
             return offset
         return None
 
     def remove(self, which: Callable[[int], bool]) -> None:
         for offset in filter(which, self.offsets):
             self._files.remove(self.path(offset))
+            if offset in self._with_earlier:
+                self._files.remove(self.path(offset, EARLIER))
+                self._with_earlier.discard(offset)
         self.offsets = [offset for offset in self.offsets if not which(offset)]
+
+
+def _has_earlier(producers: Producers) -> bool:
+    return any(len(producer.batches) > 1 for producer in producers.by_id.values())
