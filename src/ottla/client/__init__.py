@@ -24,7 +24,7 @@ from ottla.client.admin.types import (
 )
 from ottla.client.blocking import Admin, Producer, Reader, Transaction
 from ottla.client.consumer.blocking import Consumer
-from ottla.client.consumer.fetched_data import Fetched, Portion
+from ottla.client.consumer.fetched_data import Fetched, FetchedData
 from ottla.client.errors import (
     BrokerUnreachable,
     BufferFull,
@@ -33,6 +33,7 @@ from ottla.client.errors import (
     ConnectionLost,
     DeliveryFailed,
     DeliveryTimedOut,
+    DeserializationFailed,
     InvalidRecord,
     MalformedAnswer,
     OffsetMissing,
@@ -77,7 +78,9 @@ __all__ = [
     "Delivery",
     "DeliveryFailed",
     "DeliveryTimedOut",
+    "DeserializationFailed",
     "Fetched",
+    "FetchedData",
     "GroupDescription",
     "GroupLag",
     "GroupListing",
@@ -94,7 +97,6 @@ __all__ = [
     "OffsetMissing",
     "Partition",
     "PartlyFailed",
-    "Portion",
     "Position",
     "Producer",
     "ProducerFenced",

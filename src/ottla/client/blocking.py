@@ -155,13 +155,17 @@ class Reader(Face[reader.Reader]):
         super().__init__(reader.Reader(bootstrap, topic, partitions, **options))
 
     poll = Blocking(reader.Reader.poll)
-    poll_portions = Blocking(reader.Reader.poll_portions)
+    poll_data = Blocking(reader.Reader.poll_data)
     left = Blocking(reader.Reader.left)
 
     def __iter__(self) -> Iterator[Fetched]:
         """Until the end, if there is one."""
         while not self.is_done:
-            yield from self.poll()
+            fetched = self._core._take_one()
+            if fetched is None:
+                self._thread.run(self._core._fill)
+            else:
+                yield fetched
 
     @property
     def topic_id(self) -> bytes | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.client.advice import ADVICE
+from ottla.records.codec import Record
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -106,6 +107,20 @@ class OffsetMissing(ClientError):
 
 class TopicRecreated(ClientError):
     """The topic was deleted and created again while it was read: the offsets are of records that are gone."""
+
+
+class DeserializationFailed(ClientError):
+    """A deserializer could not read a record's key or value. `record` has it as it came, `cause` why."""
+
+    advice = "Seek past the record, or give run() a dead_letter topic."
+
+    def __init__(self, topic: str, partition: int, record: Record, part: str, cause: Exception) -> None:
+        where = f"{describe_place(topic, partition)}, offset {record.offset}"
+        super().__init__(f"{where}: the {part} could not be deserialized: {cause!r}", topic=topic, partition=partition)
+        self.offset = record.offset
+        self.record = record
+        self.part = part
+        self.cause = cause
 
 
 class CommitFailed(ClientError):

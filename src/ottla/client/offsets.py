@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from enum import Enum, IntEnum
 from typing import NamedTuple, TypeAlias
 
-from ottla.client.errors import ServerError
+from ottla.client.errors import ClientError, MalformedAnswer, ServerError
 from ottla.client.network.cluster import Cluster
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -54,49 +54,69 @@ async def find_offsets(
     position: Position,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> dict[int, int]:
-    """The offsets of a position by partition. The end is where the next record comes, or, committed, may be read."""
+    """The offsets of a position by partition. The end is where the next record comes, or, committed, may be read.
+
+    What has failed is asked for again alone, as long as that may help.
+    """
     wanted = list(partitions)
+    found: dict[int, int] = {}
+
+    async def attempt() -> None:
+        missing = [index for index in wanted if index not in found]
+        answered = await ask_for_offsets(cluster, topic, missing, position, isolation)
+        found.update((index, offset) for index, offset in answered.items() if isinstance(offset, int))
+        for offset in answered.values():
+            if isinstance(offset, ClientError):
+                raise offset
+
+    await cluster.retry(attempt)
+    return {index: found[index] for index in wanted}
+
+
+async def ask_for_offsets(
+    cluster: Cluster, topic: str, partitions: list[int], position: Position, isolation: Isolation
+) -> dict[int, int | ClientError]:
+    """One attempt: the offset of each partition, or what is wrong with it."""
     match position:
         case Edge():
-            return await _ask_leaders(cluster, topic, wanted, position.value, isolation)
+            return await _ask_leaders(cluster, topic, partitions, position.value, isolation)
         case AtTime(timestamp_ms):
-            found = await _ask_leaders(cluster, topic, wanted, max(timestamp_ms, 0), isolation)
+            found = await _ask_leaders(cluster, topic, partitions, max(timestamp_ms, 0), isolation)
             missing = [partition for partition, offset in found.items() if offset == _NOT_FOUND]
             if missing:
                 found |= await _ask_leaders(cluster, topic, missing, LATEST.value, isolation)
             return found
-    return dict.fromkeys(wanted, position)
+    return dict.fromkeys(partitions, position)
 
 
 async def _ask_leaders(
     cluster: Cluster, topic: str, partitions: list[int], timestamp: int, isolation: Isolation
-) -> dict[int, int]:
-    """Each leader is asked for its own partitions, at the same time; what has failed is asked for again alone."""
-    found: dict[int, int] = {}
+) -> dict[int, int | ClientError]:
+    """Each leader is asked for its own partitions, at the same time."""
+    found: dict[int, int | ClientError] = {}
+    by_leader: defaultdict[int, list[int]] = defaultdict(list)
+    for index in partitions:
+        try:
+            by_leader[(await cluster.partition(topic, index)).leader_id].append(index)
+        except ClientError as error:
+            found[index] = error
 
-    async def attempt() -> None:
-        by_leader: defaultdict[int, list[int]] = defaultdict(list)
-        for index in partitions:
-            if index not in found:
-                by_leader[(await cluster.partition(topic, index)).leader_id].append(index)
-        asked = [_ask(cluster, leader, topic, indexes, timestamp, isolation) for leader, indexes in by_leader.items()]
-        results = await asyncio.gather(*asked, return_exceptions=True)
-        for result in results:
-            if isinstance(result, dict):
-                found.update((index, offset) for index, offset in result.items() if isinstance(offset, int))
-        errors = [error for error in map(_first_error, results) if error is not None]
-        if errors:
-            cluster.forget(topic)
-            raise errors[0]
+    async def ask(leader_id: int, indexes: list[int]) -> None:
+        try:
+            answered = await _ask(cluster, leader_id, topic, indexes, timestamp, isolation)
+        except ClientError as error:
+            found.update(dict.fromkeys(indexes, error))
+        else:
+            found.update({index: answered.get(index, _left_out(topic, index)) for index in indexes})
 
-    await cluster.retry(attempt)
-    return {index: found[index] for index in partitions}
+    await asyncio.gather(*(ask(leader_id, indexes) for leader_id, indexes in by_leader.items()))
+    if any(isinstance(offset, ClientError) for offset in found.values()):
+        cluster.forget(topic)
+    return found
 
 
-def _first_error(result: dict[int, int | ServerError] | BaseException) -> BaseException | None:
-    if isinstance(result, BaseException):
-        return result
-    return next((offset for offset in result.values() if isinstance(offset, ServerError)), None)
+def _left_out(topic: str, index: int) -> MalformedAnswer:
+    return MalformedAnswer("the answer to ListOffsets leaves out a partition", topic=topic, partition=index)
 
 
 async def _ask(

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ottla.client import EARLIEST, Portion, Reader, Resource, ResourceKind, ServerError, TopicRecreated
+from ottla.client import EARLIEST, FetchedData, Reader, Resource, ResourceKind, ServerError, TopicRecreated
 from ottla.pipelines.catalog import topic_id_text
 from ottla.pipelines.data_loss import DataLoss, report_loss
 from ottla.pipelines.offset_range import OffsetRange
@@ -31,7 +31,7 @@ def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.Recor
         raise DataLoss(f"{wanted}: {error}") from None
 
 
-def _portions(options: SourceOptions, wanted: OffsetRange) -> Iterator[Portion]:
+def _portions(options: SourceOptions, wanted: OffsetRange) -> Iterator[FetchedData]:
     is_strict = options.fails_on_data_loss
     reader = Reader(
         options.cluster.bootstrap, wanted.topic, [wanted.partition], start=wanted.start, end=wanted.end,
@@ -42,7 +42,7 @@ def _portions(options: SourceOptions, wanted: OffsetRange) -> Iterator[Portion]:
     with reader:
         last_progress = time.monotonic()
         while not reader.is_done:
-            portions = reader.poll_portions()
+            portions = reader.poll_data()
             _check_topic(reader, wanted, fails=is_strict)
             for portion in portions:
                 if portion.gap is not None and portion.gap[0] < wanted.end and not may_have_gaps:

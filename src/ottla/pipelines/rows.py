@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ottla.client import Portion
+from ottla.client import FetchedData
 from ottla.pipelines.offset_range import OffsetRange
 from ottla.records.codec import Binary, ColumnBuffers, Columns, ColumnsFull, Headers
 from ottla.records.read import Batch
@@ -42,14 +42,14 @@ class RowBuilder:
         self._timestamp_types = [_Repeated(pa.scalar(kind, pa.int32())) for kind in (CREATE_TIME, LOG_APPEND_TIME)]
         self._with_headers = "headers" in self._schema.names
 
-    def batches(self, portion: Portion) -> Iterator[pa.RecordBatch]:
+    def batches(self, portion: FetchedData) -> Iterator[pa.RecordBatch]:
         """What may be seen of the portion, and belongs to the range."""
         for kind, columns in self._columns(portion):
             batch = self._record_batch(columns.finish(), kind)
             if batch.num_rows:
                 yield batch
 
-    def _columns(self, portion: Portion) -> Iterator[tuple[int, Columns]]:
+    def _columns(self, portion: FetchedData) -> Iterator[tuple[int, Columns]]:
         """With the kind of their timestamps, which may change in the middle of a topic."""
         columns, kind, size = Columns(self._with_headers), CREATE_TIME, 0
         for batch in portion.visible():
@@ -60,11 +60,11 @@ class RowBuilder:
             kind = next_kind
             area = batch.area()
             try:
-                _append(columns, batch, area, portion.start)
+                _append(columns, batch, area, portion.fetch_offset)
             except ColumnsFull:
                 yield kind, columns
                 size = 0
-                _append(columns, batch, area, portion.start)
+                _append(columns, batch, area, portion.fetch_offset)
             size += len(area)
         if size:
             yield kind, columns

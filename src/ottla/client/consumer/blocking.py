@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from ottla.client.blocking import Blocking, Face
 from ottla.client.consumer import consumer
+from ottla.client.consumer.core import DEFAULT_WAIT_MS
 from ottla.client.consumer.fetched_data import Fetched
-from ottla.client.consumer.hand_out import hand_out, hand_out_arrow, hand_out_batches, hand_out_messages
-from ottla.client.consumer.options import ConsumerOptions, Listeners
-from ottla.client.consumer.partition_position import Held
+from ottla.client.consumer.hand_out import (
+    HandOut,
+    Opened,
+    hand_out_arrow,
+    hand_out_batches,
+    hand_out_messages,
+    take_batches,
+)
+from ottla.client.consumer.options import ConsumerOptions, Listeners, told_of
 from ottla.client.consumer.recovery import Recovery, RecoveryOptions
-from ottla.client.errors import CommitFailed
-from ottla.client.group.member import Change, logger
+from ottla.client.consumer.statistics import ConsumerStatistics
+from ottla.client.errors import CommitFailed, DeserializationFailed
+from ottla.client.group.machine import Change
 from ottla.client.group.offsets import GroupOffsets, TopicPartition
+from ottla.client.log import logger
 from ottla.client.message import Message
 
 if TYPE_CHECKING:
@@ -27,8 +36,9 @@ class Consumer(Face[consumer.Consumer]):
     __doc__ = consumer.Consumer.__doc__
 
     def __init__(
-        self, bootstrap: str, topics: str | Sequence[str] | None = None, **options: Unpack[ConsumerOptions]
-    ) -> None:
+        self, bootstrap: str | Sequence[str], topics: str | Sequence[str] | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None:  # fmt: skip
         super().__init__(consumer.Consumer(bootstrap, topics, **options))
         self._listeners = self._core.listeners
         # They are called in the thread of whoever polls, where they may block.
@@ -43,21 +53,23 @@ class Consumer(Face[consumer.Consumer]):
     rewind = Blocking(consumer.Consumer.rewind)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._end(is_processed=kind is None)
+        self._end(is_processed=kind is None, timeout_seconds=consumer.DEFAULT_CLOSE_SECONDS)
 
-    def close(self) -> None:
-        """Commits what was handed out, if it is to commit by itself, and leaves the group."""
-        self._end(is_processed=True)
+    def close(self, timeout_seconds: float = consumer.DEFAULT_CLOSE_SECONDS) -> None:
+        """Commits what was handed out, if it is to commit by itself, and leaves the group. May be called again."""
+        self._end(is_processed=True, timeout_seconds=timeout_seconds)
 
-    def _end(self, *, is_processed: bool) -> None:
+    def _end(self, *, is_processed: bool, timeout_seconds: float) -> None:
         if self._thread.is_closed:
             return
         try:
-            for told, partitions in consumer.told_of(self._listeners, Change(revoked=self.assignment)):
-                told(partitions)
-            self._thread.run(self._core.end, is_processed=is_processed)
+            self._core.core.stop_handing_out(is_processed=is_processed)
+            self._tell(Change(revoked=self.assignment))
         finally:
-            self._thread.close()
+            try:
+                self._thread.run(self._core.end, is_processed=is_processed, timeout_seconds=timeout_seconds)
+            finally:
+                self._thread.close()
 
     # What is read.
 
@@ -79,15 +91,25 @@ class Consumer(Face[consumer.Consumer]):
         self._core.pause(*partitions)
 
     def resume(self, *partitions: TopicPartition) -> None:
+        """Goes on with what `pause` has stopped."""
         self._thread.call(self._core.resume, *partitions)
 
     def position(self, partition: TopicPartition) -> int:
-        """The next offset to be handed out."""
+        """The next offset to be handed out; -1 as long as that is not known."""
         return self._core.position(partition)
 
     def lag(self) -> dict[TopicPartition, int]:
         """How many offsets are behind the position, by what was fetched last; partitions without news are left out."""
         return self._core.lag()
+
+    def statistics(self) -> ConsumerStatistics:
+        """What it has done since it was opened, in numbers."""
+        return self._core.statistics()
+
+    def stop(self) -> None:
+        """Ends the loop that runs, or, if there is none, the next one, behind the record in hand. From any thread; a
+        `poll` that waits returns."""
+        self._thread.call(self._core.stop)
 
     def group_offsets(self) -> GroupOffsets:
         """How far records were handed out, to be committed in a transaction. Does not block."""
@@ -106,54 +128,106 @@ class Consumer(Face[consumer.Consumer]):
         """The same as Arrow: topic, partition, offset, timestamp, key, value, and headers if they are asked for."""
         return self._hand_out(hand_out_arrow(with_headers=with_headers))
 
-    def poll(self, wait_ms: int = consumer.DEFAULT_WAIT_MS) -> list[Fetched]:
-        """What there is, by partition; empty where nothing came within the time."""
-        return list(hand_out(self._core, self._advance(wait_ms), hand_out_batches))
+    def poll(self, wait_ms: int = DEFAULT_WAIT_MS) -> list[Fetched]:
+        """What there is, by partition; empty where nothing came within the time.
 
-    def _hand_out(self, opened: Callable[[Any, Held], Iterator[T]]) -> Iterator[T]:
+        What it has returned counts as processed when it is called again.
+        """
+        core = self._core.core
+        deadline = core.now() + wait_ms / 1000
         while True:
-            yield from self._core.keep(hand_out(self._core, self._advance(None), opened))
+            out = self._advance(max(int((deadline - core.now()) * 1000), 0))
+            taken = take_batches(out)
+            if taken or out.is_stopped or core.now() >= deadline:
+                return taken
 
-    def _advance(self, wait_ms: int | None) -> Iterable[Held]:
+    def _hand_out(self, opened: Opened[T]) -> Iterator[T]:
         while True:
-            step = self._thread.run(self._core.next, wait_ms)
-            if not isinstance(step, Change):
+            out = self._advance(None)
+            if out.is_stopped:
+                return
+            yield from opened(out)
+
+    def _advance(self, wait_ms: int | None) -> HandOut:
+        while True:
+            step = self._thread.run(self._core.core.next, wait_ms)
+            if isinstance(step, HandOut):
                 return step
-            for told, partitions in consumer.told_of(self._listeners, step):
+            self._tell(step)
+
+    def _tell(self, change: Change) -> None:
+        failure: Exception | None = None
+        for told, partitions in told_of(self._listeners, change):
+            try:
                 told(partitions)
+            except Exception as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
 
     # A handler.
 
     def run(self, handler: Callable[[Message], Any], **options: Unpack[RecoveryOptions]) -> None:
-        """Calls the handler with each message, one after the other, for ever. How slow it is does not matter.
-
-        When it raises, the message is tried again, `retries` times, with pauses that double from `backoff_ms` on.
-        Then it goes to the topic `dead_letter`, with the reason in its headers, and its partition goes on; without
-        one the error is raised. With exactly-once it needs a transactional `producer`: what the handler sends with
-        it, the dead letters and the offsets of each batch are one transaction.
-        """
         recovery = self._core.recovery(options)
         self._thread.run(recovery.__aenter__)
         try:
-            if self._core.delivery != "exactly-once":
-                for message in self:
-                    self._handle(handler, message, recovery)
-                return
-            for batch in self.batches():
-                try:
-                    with recovery.the_producer.transaction() as transaction:
-                        for record in batch.records:
-                            self._handle(handler, Message(batch.topic, batch.partition, record), recovery)
-                        transaction.send_offsets(self)
-                except CommitFailed as error:
-                    logger.warning("%s", error)
-                    self.rewind()
+            run = self._run_exactly_once if self._core.delivery == "exactly-once" else self._run
+            run(handler, recovery)
         finally:
             self._thread.run(recovery.__aexit__, None, None, None)
 
+    run.__doc__ = consumer.Consumer.run.__doc__
+
+    def _run(self, handler: Callable[[Message], Any], recovery: Recovery) -> None:
+        core = self._core.core
+        messages = iter(self)
+        while True:
+            try:
+                message = next(messages, None)
+            except DeserializationFailed as error:
+                self._thread.run(recovery.bury, error.topic, error.partition, error.record, error, 1)
+                core.skip(error)
+                messages = iter(self)
+                continue
+            if message is None:
+                return
+            try:
+                self._handle(handler, message, recovery)
+            except BaseException:
+                core.hand_back()
+                raise
+
+    def _run_exactly_once(self, handler: Callable[[Message], Any], recovery: Recovery) -> None:
+        core = self._core.core
+        batches = self.batches()
+        while True:
+            failed: DeserializationFailed | None = None
+            batch: Fetched | None = None
+            try:
+                batch = next(batches, None)
+                if batch is None:
+                    return
+            except DeserializationFailed as error:
+                failed = error
+                batches = self.batches()
+            try:
+                with recovery.the_producer.transaction() as transaction:
+                    if failed is not None:
+                        self._thread.run(recovery.bury, failed.topic, failed.partition, failed.record, failed, 1)
+                        core.skip(failed)
+                    for message in () if batch is None else consumer.messages_of(batch):
+                        self._handle(handler, message, recovery)
+                    transaction.send_offsets(self)
+            except CommitFailed as error:
+                logger.warning("%s", error)
+                core.start_rewinding()
+            except BaseException:
+                core.start_rewinding()
+                raise
+
     def _handle(self, handler: Callable[[Message], Any], message: Message, recovery: Recovery) -> None:
         attempt = 0
-        with self._core.handling():
+        with self._core.core.handling():
             while True:
                 try:
                     handler(message)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ottla.client.consumer.fetched_data import Portion
+from ottla.client.consumer.fetched_data import FetchedData
 from ottla.client.errors import MalformedAnswer, ServerError, raise_for
 from ottla.client.network.cluster import Cluster, Line
 from ottla.client.offsets import Isolation
@@ -18,7 +18,7 @@ _LAST_VERSION_WITHOUT_TOPIC_IDS = 12
 
 
 class FetchLimits(NamedTuple):
-    """How much an answer may bring, and how long a broker may wait for the first byte of it."""
+    """How much an answer may bring."""
 
     partition_bytes: int = 1 << 20
     fetch_bytes: int = 50 << 20
@@ -34,7 +34,7 @@ class Wanted(NamedTuple):
 async def fetch(
     cluster: Cluster, leader_id: int, wanted: Iterable[Wanted], *, isolation: Isolation, limits: FetchLimits,
     wait_ms: int, line: Line = Line.FETCHING,
-) -> list[tuple[Wanted, Portion | ServerError]]:  # fmt: skip
+) -> list[tuple[Wanted, FetchedData | ServerError]]:  # fmt: skip
     """What the leader has of each partition, or what is wrong with it. One that it leaves out is left out."""
     asked = {(one.topic, one.partition): one for one in wanted}
     topics = {name: await cluster.topic(name) for name in {topic for topic, _ in asked}}
@@ -62,7 +62,7 @@ async def fetch(
     answer = await cluster.ask(leader_id, request, FetchResponse, at_most=at_most, wait_ms=wait_ms, line=line)
     raise_for(answer.error_code, about="Fetch")
     names = {topic.topic_id: name for name, topic in topics.items()}
-    found: list[tuple[Wanted, Portion | ServerError]] = []
+    found: list[tuple[Wanted, FetchedData | ServerError]] = []
     for name, row in _rows(answer, names):
         one_asked = asked.get((name, row.partition_index))
         if one_asked is None:
@@ -78,14 +78,14 @@ def _rows(answer: FetchResponse, names: dict[bytes, str]) -> Iterator[tuple[str,
             yield name, row
 
 
-def _read(wanted: Wanted, row: PartitionData) -> Portion | ServerError:
+def _read(wanted: Wanted, row: PartitionData) -> FetchedData | ServerError:
     if row.error_code:
         message = None
         if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             message = f"offset {wanted.offset} is not in the partition"
         return ServerError(row.error_code, message, topic=wanted.topic, partition=wanted.partition)
     aborted = [(one.producer_id, one.first_offset) for one in row.aborted_transactions or ()]
-    return Portion(wanted.topic, wanted.partition, wanted.offset, _in_memory(row), aborted, row.high_watermark)
+    return FetchedData(wanted.topic, wanted.partition, wanted.offset, _in_memory(row), aborted, row.high_watermark)
 
 
 def _in_memory(data: PartitionData) -> Buffer:

@@ -1,14 +1,18 @@
-"""What one answer brought of one partition: bytes as they came, decoded when somebody looks at them."""
+"""What one answer to Fetch brought of one partition: bytes as they came, decoded when somebody looks at them.
+
+Which records may be seen is decided over the whole buffer from where it was fetched, whatever part of it is handed
+out: an abort marker far behind is what ends an aborted transaction for those after it.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import copy
-from collections.abc import Iterator
-from typing import NamedTuple
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from ottla.client.consumer.visible import visible_batches
-from ottla.client.errors import MalformedAnswer, describe_place
+from ottla.client.errors import ClientError, MalformedAnswer, describe_place
 from ottla.records.batch import Buffer, CorruptBatch, whole_batches
 from ottla.records.codec import Columns, ColumnsFull, Record
 from ottla.records.read import Batch
@@ -19,86 +23,125 @@ class Fetched(NamedTuple):
 
     topic: str
     partition: int
-    records: list[Record]
+    records: list[Any]
     next_offset: int
     high_watermark: int
 
 
-class Portion:
-    """The records from `start` on. `next_offset` is where the next portion begins."""
+class Sound(NamedTuple):
+    """Records up to `next_offset`, and what is wrong with what comes then, if anything is."""
+
+    records: list[Record]
+    next_offset: int
+    damage: ClientError | None
+
+
+class FetchedData:
+    """`next_offset` is where the next fetch begins, by the headers of the batches."""
 
     __slots__ = (
-        "aborted", "buffer", "end", "gap", "high_watermark", "next_offset", "partition", "size_bytes", "start", "topic",
+        "_sound", "_sound_from", "aborted", "buffer", "fetch_offset", "gap", "high_watermark", "next_offset",
+        "partition", "size_bytes", "topic",
     )  # fmt: skip
 
     def __init__(
-        self, topic: str, partition: int, start: int, buffer: Buffer, aborted: list[tuple[int, int]],
+        self, topic: str, partition: int, fetch_offset: int, buffer: Buffer, aborted: list[tuple[int, int]],
         high_watermark: int,
     ) -> None:  # fmt: skip
         self.topic = topic
         self.partition = partition
-        self.start = start
+        self.fetch_offset = fetch_offset
         self.buffer = buffer
         self.aborted = aborted
         self.high_watermark = high_watermark
         self.size_bytes = len(buffer)
-        self.end: int | None = None
-        """The first record that is not part of it, if that is not the end of the buffer."""
-        self.next_offset = start
+        self.next_offset = fetch_offset
         self.gap: tuple[int, int] | None = None
         """The first offsets that no batch covers, from and to. Compaction leaves such, and else only a loss does."""
+        self._sound: Sound | None = None
+        self._sound_from = 0
         with contextlib.suppress(CorruptBatch):  # told by whoever looks at the records
             for _, header in whole_batches(buffer):
                 if header.base_offset > self.next_offset and self.gap is None:
                     self.gap = self.next_offset, header.base_offset
                 self.next_offset = header.next_offset
 
-    def records(self) -> list[Record]:
-        """Those that may be seen."""
+    def sound(self, start: int, most: int | None = None) -> Sound:
+        """The records from `start` on that may be seen, at most so many, up to the first damage."""
+        sound = self._sound
+        if sound is None or start < self._sound_from:
+            sound = self._sound = self._decode(start)
+            self._sound_from = start
+        elif start > self._sound_from:  # the user was in the middle: what is decoded stays decoded
+            first = bisect_left(sound.records, start, key=lambda record: record.offset)
+            sound = self._sound = sound._replace(records=sound.records[first:])
+            self._sound_from = start
+        if most is not None and len(sound.records) > most:
+            return Sound(sound.records[:most], sound.records[most].offset, None)
+        return sound
+
+    def _decode(self, start: int) -> Sound:
         records: list[Record] = []
-        for batch in self.visible():
-            found = batch.records(self.start)
+
+        def take(batch: Batch) -> None:
+            nonlocal records
+            decoded = batch.records(start)
             if records:
-                records += found
+                records += decoded
             else:
-                records = found
-        return records if self.end is None else [record for record in records if record.offset < self.end]
+                records = decoded
 
-    def head(self, count: int) -> Portion:
-        """Its first records, at most so many, as a portion of their own; this one goes on behind them."""
-        records = self.records()
-        head = copy.copy(self)
-        if len(records) > count:
-            head.end = head.next_offset = records[count].offset
-        self.start = head.next_offset
-        return head
+        next_offset, damage = self._walk(start, take)
+        return Sound(records, next_offset, damage)
 
-    def fetched(self) -> Fetched:
-        return Fetched(self.topic, self.partition, self.records(), self.next_offset, self.high_watermark)
+    def columns(self, start: int, *, with_headers: bool) -> tuple[list[Columns], int, ClientError | None]:
+        """The same as columns, in as few as can hold them; then as in Sound."""
+        all_columns = [Columns(with_headers)]
 
-    def columns(self, *, with_headers: bool) -> Iterator[Columns]:
-        """The same as columns, in as few as can hold them."""
-        columns = Columns(with_headers)
-        for batch in self.visible():
+        def take(batch: Batch) -> None:
             try:
-                batch.append_to(columns, self.start)
+                batch.append_to(all_columns[-1], start)
             except ColumnsFull:
-                yield columns
-                columns = Columns(with_headers)
-                batch.append_to(columns, self.start)
-        yield columns
+                all_columns.append(Columns(with_headers))
+                batch.append_to(all_columns[-1], start)
+
+        next_offset, damage = self._walk(start, take)
+        return all_columns, next_offset, damage
+
+    def _walk(self, start: int, take: Callable[[Batch], None]) -> tuple[int, ClientError | None]:
+        """Takes what may be seen, batch after batch: up to where, and what is wrong there."""
+        next_offset = start
+        try:
+            for batch, is_visible in self._batches(start):
+                if is_visible:
+                    take(batch)
+                next_offset = batch.header.next_offset
+        except CorruptBatch as error:
+            return next_offset, self._damage(next_offset, error)
+        if self.size_bytes and self.next_offset == self.fetch_offset:
+            return start, self._damage(start, CorruptBatch(f"{self.size_bytes} bytes hold no whole batch"))
+        return max(start, self.next_offset), None
 
     def visible(self) -> Iterator[Batch]:
         """The batches that may be seen. MalformedAnswer for damage, with what comes before it already given."""
-        at = self.start
+        next_offset = self.fetch_offset
         try:
-            for batch, is_visible in visible_batches(self.buffer, self.start, self.aborted):
+            for batch, is_visible in self._batches(self.fetch_offset):
                 if is_visible:
                     yield batch
-                at = batch.header.next_offset
+                next_offset = batch.header.next_offset
         except CorruptBatch as error:
-            raise MalformedAnswer(
-                f"{describe_place(self.topic, self.partition)}: a damaged batch at or behind offset {at}: {error}",
-                topic=self.topic,
-                partition=self.partition,
-            ) from error
+            raise self._damage(next_offset, error) from error
+
+    def _batches(self, start: int) -> Iterator[tuple[Batch, bool]]:
+        """Each batch that reaches `start`, and whether it may be seen. CorruptBatch at the first that is not sound."""
+        for batch, is_visible in visible_batches(self.buffer, self.fetch_offset, self.aborted):
+            if batch.header.last_offset >= start:
+                yield batch, is_visible
+
+    def _damage(self, offset: int, error: CorruptBatch) -> MalformedAnswer:
+        return MalformedAnswer(
+            f"{describe_place(self.topic, self.partition)}: a damaged batch at or behind offset {offset}: {error}",
+            topic=self.topic,
+            partition=self.partition,
+        )

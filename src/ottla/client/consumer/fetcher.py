@@ -1,7 +1,8 @@
 """Fetches ahead of its consumer: asks the leaders of the consumer's partitions, and holds what they send.
 
-A request is for all partitions of a leader of which too little is held. While one waits for records that are not
-there yet, a second may go out, on a connection of its own, for those that have come to want some meanwhile.
+A request is for all partitions of a leader of which too little is held, those first that have had nothing for longest.
+While one waits for records that are not there yet, a second may go out, on a connection of its own, for those that
+have come to want some meanwhile. What is held and what is asked for together stay within `buffer_bytes`.
 """
 
 from __future__ import annotations
@@ -9,143 +10,273 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable
+from itertools import count
+from typing import NamedTuple
 
 from ottla.client.consumer.fetch import FetchLimits, Wanted, fetch
-from ottla.client.consumer.fetched_data import Portion
-from ottla.client.consumer.partition_position import NOWHERE, Held, Place
-from ottla.client.errors import ClientError, ServerError
+from ottla.client.consumer.fetched_data import FetchedData
+from ottla.client.consumer.partition_position import PartitionPosition
+from ottla.client.consumer.statistics import Counters
+from ottla.client.errors import ClientError, ServerError, UnknownTopicOrPartition
 from ottla.client.group.offsets import TopicPartition
+from ottla.client.log import logger
 from ottla.client.network.cluster import Cluster, Line
+from ottla.client.network.metadata import Topic
+from ottla.client.network.retry import LONGEST_PAUSE_MS
 from ottla.client.offsets import Isolation
 from ottla.wire.errors import ErrorCode
 
-HELD_PORTIONS = 2
+FETCHED_AHEAD = 2
+"""So many answers of a partition are held."""
+REFUSED_PAUSE_SECONDS = 1.0
 LINES = (Line.FETCHING, Line.FETCHING_TOO)
+_GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+class FetcherTold(NamedTuple):
+    """Whom the fetcher tells of what."""
+
+    news: Callable[[], None]
+    """There is something to hand out, or an error to raise."""
+    topic_gone: Callable[[], bool]
+    """A topic is not there: whether a group will see to that."""
 
 
 class Fetcher:
-    """`places` are the partitions to read; whoever changes them, or takes what is held, calls `wake`."""
+    """`positions` are the partitions to read; whoever changes them, or takes what is held, calls `wake`."""
 
     def __init__(
-        self, cluster: Cluster, isolation: Isolation, limits: FetchLimits, wait_ms: int, tell: Callable[[], None]
-    ) -> None:
-        self.places: dict[TopicPartition, Place] = {}
+        self, cluster: Cluster, isolation: Isolation, limits: FetchLimits, wait_ms: int, buffer_bytes: int,
+        told: FetcherTold, counters: Counters,
+    ) -> None:  # fmt: skip
+        self.positions: dict[TopicPartition, PartitionPosition] = {}
         self.error: ClientError | None = None
         """What a consumer must be told."""
-        self.out_of_range: set[Place] = set()
-        """Places whose offset is not there."""
         self._cluster = cluster
         self._isolation = isolation
         self._limits = limits
         self._wait_ms = wait_ms
-        self._tell = tell
+        self._buffer_bytes = buffer_bytes
+        self._told = told
+        self._counters = counters
         self._woken = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._asked: dict[tuple[int, Line], asyncio.Task[None]] = {}
-        self._renewing: set[asyncio.Task[None]] = set()
+        self._reserved_bytes: dict[tuple[int, Line], int] = {}
+        self._turns = count(1)
+        self._stale_topics: set[str] = set()
+        self._renewing: asyncio.Task[None] | None = None
+        self._away_since: dict[int, float] = {}
 
     def wake(self) -> None:
         self._woken.set()
+
+    @property
+    def held_bytes(self) -> int:
+        return sum(place.held_bytes for place in self.positions.values())
 
     async def run(self) -> None:
         try:
             while True:
                 self._woken.clear()
-                self._ask_leaders()
-                await self._woken.wait()
+                pause_seconds = self._ask_leaders()
+                self._tell_of_old_trouble()
+                try:
+                    async with asyncio.timeout(pause_seconds):
+                        await self._woken.wait()
+                except TimeoutError:
+                    pass
         finally:
-            tasks = [*self._asked.values(), *self._renewing]
+            tasks = [*self._asked.values(), *([] if self._renewing is None else [self._renewing])]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _ask_leaders(self) -> None:
+    # Asking.
+
+    def _ask_leaders(self) -> float | None:
+        """Ask whom there is to ask; after how long to look again, if nothing happens before."""
         now = self._loop.time()
-        by_leader: defaultdict[int, list[Place]] = defaultdict(list)
-        for place in self.places.values():
-            if place.is_asked or place.is_paused or place.position == NOWHERE or place.resting_until > now:
+        by_leader: defaultdict[int, list[PartitionPosition]] = defaultdict(list)
+        next_due: float | None = None
+        for place in self.positions.values():
+            if place.is_asked or place.is_paused or not place.is_ready or len(place.fetched) >= FETCHED_AHEAD:
                 continue
-            if len(place.held) >= HELD_PORTIONS:
+            if place.resting_until > now:
+                next_due = place.resting_until if next_due is None else min(next_due, place.resting_until)
                 continue
             leader_id = self._cluster.leader_id(*place.topic_partition)
             if leader_id is None:
-                self._rest(place)
+                self._fail(place, _without_leader(place))
+                next_due = place.resting_until if next_due is None else min(next_due, place.resting_until)
             else:
                 by_leader[leader_id].append(place)
         for leader_id, places in by_leader.items():
-            line = next((line for line in LINES if (leader_id, line) not in self._asked), None)
-            if line is not None:
-                for place in places:
-                    place.asked_version = place.version
-                self._asked[leader_id, line] = asyncio.create_task(self._ask(leader_id, line, places))
+            self._ask_leader(leader_id, places, len(by_leader))
+        return None if next_due is None else max(next_due - now, 0)
 
-    async def _ask(self, leader_id: int, line: Line, places: list[Place]) -> None:
-        asked = {place.topic_partition: (place, place.version) for place in places}
-        wanted = [self._wanted(place) for place in places]
+    def _ask_leader(self, leader_id: int, places: list[PartitionPosition], leaders: int) -> None:
+        line = next((line for line in LINES if (leader_id, line) not in self._asked), None)
+        if line is None:
+            return
+        in_use = self.held_bytes + sum(self._reserved_bytes.values())
+        wanted_bytes = min(len(places) * self._limits.partition_bytes, self._limits.fetch_bytes)
+        room = min(self._buffer_bytes - in_use, self._buffer_bytes // (leaders * len(LINES)))
+        if room < wanted_bytes:
+            if in_use and room < min(wanted_bytes, self._limits.partition_bytes, self._buffer_bytes // 4):
+                return  # until some of it is handed out
+            wanted_bytes = max(room, 1)
+        places.sort(key=lambda place: place.turn)
+        self._reserved_bytes[leader_id, line] = wanted_bytes
+        asked = {place.topic_partition: (place, place.ask()) for place in places}
+        self._asked[leader_id, line] = asyncio.create_task(self._ask(leader_id, line, asked, wanted_bytes))
+
+    async def _ask(
+        self, leader_id: int, line: Line, asked: dict[TopicPartition, tuple[PartitionPosition, int]], most_bytes: int
+    ) -> None:
+        wanted = [self._wanted(place) for place, _ in asked.values()]
+        limits = self._limits._replace(fetch_bytes=most_bytes)
+        self._counters.fetches += 1
         try:
             answer = await fetch(
-                self._cluster, leader_id, wanted, isolation=self._isolation, limits=self._limits,
-                wait_ms=self._wait_ms, line=line,
+                self._cluster, leader_id, wanted, isolation=self._isolation, limits=limits, wait_ms=self._wait_ms,
+                line=line,
             )  # fmt: skip
-            for one, portion in answer:
-                place, version = asked[TopicPartition(one.topic, one.partition)]
-                if place.version == version and self.places.get(place.topic_partition) is place:
-                    self._take(place, portion)
+            self._is_back(leader_id)
+            for one, data in answer:
+                place, epoch = asked[TopicPartition(one.topic, one.partition)]
+                if place.epoch == epoch and self.positions.get(place.topic_partition) is place:
+                    self._take(place, epoch, data)
         except ClientError as error:
-            self._fail(places, error)
+            self._is_away(leader_id, error)
+            for place, _ in asked.values():
+                self._fail(place, error)
         finally:
-            del self._asked[leader_id, line]
-            for place, version in asked.values():
-                if place.asked_version == version:
-                    place.asked_version = None
+            del self._asked[leader_id, line], self._reserved_bytes[leader_id, line]
+            for place, epoch in asked.values():
+                place.stop_asking(epoch)
             self.wake()
 
-    def _wanted(self, place: Place) -> Wanted:
+    def _wanted(self, place: PartitionPosition) -> Wanted:
         topic, index = place.topic_partition
         known = self._cluster.known_topic(topic)
-        epoch = -1 if known is None else known.partitions[index].leader_epoch
+        epoch = -1 if known is None or index >= len(known.partitions) else known.partitions[index].leader_epoch
         return Wanted(topic, index, place.fetch_offset, epoch)
 
-    def _take(self, place: Place, portion: Portion | ServerError) -> None:
-        if isinstance(portion, ServerError):
-            if portion.code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                place.position = NOWHERE
-                self.out_of_range.add(place)
-                self._tell()
+    def _take(self, place: PartitionPosition, epoch: int, data: FetchedData | ServerError) -> None:
+        if isinstance(data, ServerError):
+            if data.code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                # What was fetched before it is handed out first.
+                if not place.fetched and place.held_bytes == 0:
+                    logger.info("%s: offset %d is not there any more", place.topic_partition, place.fetch_offset)
+                    place.lose_offset()
+                else:
+                    place.resting_until = self._loop.time() + self._cluster.options.retry_pause_ms / 1000
+                self._told.news()
             else:
-                self._fail([place], portion)
+                self._fail(place, data)
             return
-        place.high_watermark = portion.high_watermark
-        if portion.size_bytes:
-            place.held.append(Held(place, portion, place.version))
-            place.fetch_offset = portion.next_offset
-            self._tell()
+        place.trouble = None
+        place.pause_seconds = 0.0
+        if place.take(epoch, data):
+            place.turn = next(self._turns)
+            self._counters.fetched_bytes += data.size_bytes
+            self._told.news()
 
-    def _fail(self, places: list[Place], error: ClientError) -> None:
-        if error.is_retriable:
-            for place in places:
-                self._rest(place)
-        else:
-            self.error = error
-            for place in places:
-                place.resting_until = self._loop.time() + 1  # the consumer is told; it may go on
-            self._loop.call_later(1, self.wake)
-            self._tell()
+    # Trouble.
 
-    def _rest(self, place: Place) -> None:
-        """Leave it alone for a moment, and find out who leads it meanwhile."""
+    def _fail(self, place: PartitionPosition, error: ClientError) -> None:
+        """Leave it alone for a moment, longer each time, and find out who leads it meanwhile."""
+        now = self._loop.time()
+        if place.trouble is None:
+            place.trouble_since = now
+        place.trouble = error
+        if not error.is_retriable:
+            place.resting_until = now + REFUSED_PAUSE_SECONDS  # the consumer is told; it may go on
+            self._tell_error(error)
+            return
+        first_seconds = self._cluster.options.retry_pause_ms / 1000
+        place.pause_seconds = min(max(2 * place.pause_seconds, first_seconds), LONGEST_PAUSE_MS / 1000)
+        place.resting_until = now + place.pause_seconds
+        self._stale_topics.add(place.topic_partition.topic)
+        if self._renewing is None or self._renewing.done():
+            self._renewing = asyncio.create_task(self._renew())
+
+    def _tell_of_old_trouble(self) -> None:
+        """What was tried for as long as the options say is raised, and tried on."""
+        now = self._loop.time()
+        timeout_seconds = self._cluster.options.retry_timeout_ms / 1000
+        for place in self.positions.values():
+            if place.trouble is not None and now - place.trouble_since >= timeout_seconds:
+                place.trouble_since = now
+                self._tell_error(place.trouble)
+
+    def _tell_error(self, error: ClientError) -> None:
+        self.error = error
+        self._told.news()
+
+    async def _renew(self) -> None:
+        """Ask for all topics that may have moved, in one request, until it is answered."""
         pause_seconds = self._cluster.options.retry_pause_ms / 1000
-        place.resting_until = self._loop.time() + pause_seconds
-        task = asyncio.create_task(self._renew(place.topic_partition.topic))
-        self._renewing.add(task)
-        task.add_done_callback(self._renewing.discard)
-        self._loop.call_later(pause_seconds, self.wake)
+        while self._stale_topics:
+            wanted = {place.topic_partition.topic for place in self.positions.values()}
+            topics = sorted(self._stale_topics & wanted)
+            self._stale_topics.clear()
+            if not topics:
+                return
+            leaders = {one: self._cluster.leader_id(*one) for one in self.positions}
+            try:
+                found = (await self._cluster.refresh(topics)).topics
+            except ClientError as error:
+                if not error.is_retriable:
+                    self._tell_error(error)
+                    return
+                self._stale_topics.update(topics)
+            else:
+                for topic in topics:
+                    self._renewed(topic, found.get(topic))
+                self._log_moves(leaders)
+                self.wake()
+            await asyncio.sleep(pause_seconds)
+            pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_MS / 1000)
 
-    async def _renew(self, topic: str) -> None:
-        try:
-            await self._cluster.renew(topic)
-        except ClientError as error:
-            if not error.is_retriable:
-                self.error = error
-                self._tell()
-        self.wake()
+    def _renewed(self, topic: str, found: Topic | ServerError | None) -> None:
+        if isinstance(found, Topic) or (found is not None and found.code not in _GONE and found.is_retriable):
+            return
+        places = [place for one, place in self.positions.items() if one.topic == topic]
+        if found is not None and found.code not in _GONE:
+            for place in places:
+                self._fail(place, found)
+            return
+        if self._told.topic_gone():
+            for place in places:
+                place.trouble_since = self._loop.time()  # its group will take it away
+            return
+        timeout_seconds = self._cluster.options.unknown_topic_timeout_ms / 1000
+        for place in places:
+            if place.trouble is not None and self._loop.time() - place.trouble_since >= timeout_seconds:
+                self._fail(place, UnknownTopicOrPartition("there is no such topic", topic=topic))
+
+    def _log_moves(self, leaders: dict[TopicPartition, int | None]) -> None:
+        for one, before in leaders.items():
+            after = self._cluster.leader_id(*one)
+            if after != before and after is not None:
+                logger.info("%s: broker %d leads it now, not %s", one, after, before)
+                place = self.positions.get(one)
+                if place is not None:
+                    place.resting_until = 0.0
+
+    def _is_away(self, leader_id: int, error: ClientError) -> None:
+        if leader_id not in self._away_since:
+            self._away_since[leader_id] = self._loop.time()
+            logger.info("broker %d gives nothing: %s", leader_id, error)
+
+    def _is_back(self, leader_id: int) -> None:
+        since = self._away_since.pop(leader_id, None)
+        if since is not None:
+            logger.info("broker %d answers again after %.1f s", leader_id, self._loop.time() - since)
+
+
+def _without_leader(place: PartitionPosition) -> ServerError:
+    topic, partition = place.topic_partition
+    return ServerError(ErrorCode.LEADER_NOT_AVAILABLE, topic=topic, partition=partition)

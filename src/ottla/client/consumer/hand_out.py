@@ -1,88 +1,181 @@
-"""Handing out what is held: as messages, as batches, as Arrow. Plain generators, for both faces of the consumer.
+"""Handing out what was fetched: as messages, as batches, as Arrow. Plain generators, for both faces of the consumer.
 
-While something is out, the place remembers it as in hand: who asks for the next thing has processed the last.
+Whoever asks for the next thing is done with the last. What is left when a loop ends is settled when more is asked for,
+so a generator that nobody takes up again owes nothing.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from ottla.client.consumer.fetched_data import Fetched
-from ottla.client.consumer.partition_position import Held
-from ottla.client.message import Message
+from ottla.client.consumer.fetched_data import Fetched, Sound
+from ottla.client.consumer.partition_position import Entry
+from ottla.client.errors import ClientError, DeserializationFailed
+from ottla.client.message import DecodedMessage, DecodedRecord, Message
+from ottla.records.codec import Record
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 T = TypeVar("T")
+Deserializer: TypeAlias = Callable[[bytes], Any]
 
 
-class HasInterruptions(Protocol):
-    """A consumer: whether something has to be done before more is handed out."""
+class Deserializers(NamedTuple):
+    """What makes objects of bytes; a key or value that is None stays None."""
 
-    interrupted: bool
-    delivery: Any
+    key: Deserializer | None = None
+    value: Deserializer | None = None
+
+    @property
+    def are_none(self) -> bool:
+        return self.key is None and self.value is None
+
+    def decode(self, topic: str, partition: int, record: Record) -> DecodedRecord:
+        part = "key"
+        try:
+            key: Any = record.key
+            if self.key is not None and key is not None:
+                key = self.key(key)
+            part = "value"
+            value: Any = record.value
+            if self.value is not None and value is not None:
+                value = self.value(value)
+        except Exception as error:
+            raise DeserializationFailed(topic, partition, record, part, error) from error
+        return DecodedRecord(record, key, value)
 
 
-def hand_out(
-    consumer: HasInterruptions, ready: Iterable[Held], opened: Callable[[HasInterruptions, Held], Iterator[T]]
-) -> Iterator[T]:
-    """Until all is out or something comes in between. What is left is put back."""
-    queue = deque(ready)
-    try:
-        while queue and not consumer.interrupted:
-            yield from opened(consumer, queue.popleft())
-    finally:
-        for held in reversed(queue):
-            held.place.put_back(held)
+class HandOut:
+    """What one call of the consumer's core gave to its user."""
+
+    __slots__ = ("deserializers", "entries", "is_interrupted", "is_stopped")
+
+    def __init__(self, entries: list[Entry], deserializers: Deserializers, *, is_stopped: bool = False) -> None:
+        self.entries = entries
+        self.deserializers = deserializers
+        self.is_interrupted = False
+        """Something has to be done before more of it is handed out."""
+        self.is_stopped = is_stopped
+        """The user wants the loop to end."""
 
 
-def hand_out_messages(consumer: HasInterruptions, held: Held) -> Iterator[Message]:
-    place, portion, _ = held
-    topic, partition = place.topic_partition
-    # What is committed already would be lost if it was put back, and then taken away.
-    may_interrupt = consumer.delivery != "at-most-once"
-    is_out = False
-    try:
-        for record in portion.records():
+Opened: TypeAlias = Callable[[HandOut], Iterator[T]]
+
+
+def hand_out_messages(out: HandOut) -> Iterator[Message]:
+    deserializers = None if out.deserializers.are_none else out.deserializers
+    for entry in out.entries:
+        place = entry.place
+        topic, partition = place.topic_partition
+        sound = _sound(entry)
+        for record in sound.records:
             offset = record.offset
-            place.in_hand = offset
-            place.position = offset + 1
-            yield Message(topic, partition, record)
-            if consumer.interrupted and (may_interrupt or held.is_stale):
+            place.finished = offset
+            if deserializers is None:
+                place.position = offset + 1
+                yield Message(topic, partition, record)
+            else:
+                place.position = offset
+                message = DecodedMessage(topic, partition, deserializers.decode(topic, partition, record))
+                place.position = offset + 1
+                yield message
+            if out.is_interrupted:
                 return
-        is_out = True
-    finally:
-        if is_out:
-            place.in_hand = None
-            place.position = portion.next_offset
-        else:
-            place.put_back(held)
+        place.finished = place.position = sound.next_offset
+        if sound.damage is not None:
+            _tell_damage(entry, sound.damage, is_first=not sound.records)
+            return
 
 
-def hand_out_batches(_: HasInterruptions, held: Held) -> Iterator[Fetched]:
-    place, portion, _version = held
-    fetched = portion.fetched()
-    place.in_hand = portion.start
-    place.position = portion.next_offset
+def hand_out_batches(out: HandOut) -> Iterator[Fetched]:
+    for entry in out.entries:
+        yield from _batch(out, entry)
+        if out.is_interrupted or entry.is_damaged:
+            return
+
+
+def _batch(out: HandOut, entry: Entry) -> Iterator[Fetched]:
+    """At most one."""
+    place = entry.place
+    fetched, error = _fetched(out, entry)
+    place.position = fetched.next_offset
     if fetched.records:
         yield fetched
-    if not held.is_stale:
-        place.in_hand = None
+        if out.is_interrupted:
+            return
+    place.finished = place.position
+    if error is not None and not fetched.records:
+        raise error
 
 
-def hand_out_arrow(*, with_headers: bool) -> Callable[[HasInterruptions, Held], Iterator[pa.RecordBatch]]:
+def take_batches(out: HandOut) -> list[Fetched]:
+    """All at once, in hand until more is asked for. What is wrong behind some is told when they are settled."""
+    taken: list[Fetched] = []
+    for entry in out.entries:
+        fetched, error = _fetched(out, entry)
+        if not fetched.records and error is not None and taken:
+            entry.is_damaged = False  # nothing of it is out: it comes first the next time
+            break
+        entry.place.position = fetched.next_offset
+        if fetched.records:
+            taken.append(fetched)
+        elif error is not None:
+            entry.place.finished = entry.place.position
+            raise error
+    return taken
+
+
+def _fetched(out: HandOut, entry: Entry) -> tuple[Fetched, ClientError | None]:
+    """The records up to the first that is bad, and what is wrong with that."""
+    data = entry.data
+    sound = _sound(entry)
+    records: list[Any] = sound.records
+    next_offset, error = sound.next_offset, sound.damage
+    entry.is_damaged = error is not None
+    if not out.deserializers.are_none:
+        records = []
+        for record in sound.records:
+            try:
+                records.append(out.deserializers.decode(data.topic, data.partition, record))
+            except DeserializationFailed as failed:
+                next_offset, error, entry.is_damaged = record.offset, failed, False
+                break
+    return Fetched(data.topic, data.partition, records, next_offset, data.high_watermark), error
+
+
+def hand_out_arrow(*, with_headers: bool) -> Callable[[HandOut], Iterator[pa.RecordBatch]]:
     from ottla.client.producer.arrow import record_batches
 
-    def opened(_: HasInterruptions, held: Held) -> Iterator[pa.RecordBatch]:
-        place, portion, _version = held
-        batches = record_batches(portion, with_headers=with_headers)
-        place.in_hand = portion.start
-        place.position = portion.next_offset
-        yield from batches
-        if not held.is_stale:
-            place.in_hand = None
+    def opened(out: HandOut) -> Iterator[pa.RecordBatch]:
+        for entry in out.entries:
+            place = entry.place
+            batches, next_offset, damage = record_batches(entry.data, entry.start, entry.end, with_headers=with_headers)
+            for number, batch in enumerate(batches):
+                place.finished = place.position
+                is_last = number == len(batches) - 1
+                place.position = next_offset if is_last else batch.column("offset")[-1].as_py() + 1
+                yield batch
+                if out.is_interrupted:
+                    return
+            place.finished = place.position = next_offset
+            if damage is not None:
+                _tell_damage(entry, damage, is_first=not batches)
+                return
 
     return opened
+
+
+def _sound(entry: Entry) -> Sound:
+    sound = entry.data.sound(entry.start)
+    if entry.end is None or entry.end >= sound.next_offset:
+        return sound
+    return Sound([record for record in sound.records if record.offset < entry.end], entry.end, None)
+
+
+def _tell_damage(entry: Entry, damage: ClientError, *, is_first: bool) -> None:
+    """Raised where nothing sound comes before it; else it is met again, first, when more is asked for."""
+    entry.is_damaged = True
+    if is_first:
+        raise damage

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
 
+from ottla.client.consumer.fetch import FetchLimits
+from ottla.client.consumer.hand_out import Deserializer, Deserializers
 from ottla.client.group.assignors import ASSIGNORS
+from ottla.client.group.machine import Change, MemberSettings
 from ottla.client.group.offsets import TopicPartition
 from ottla.client.group.subscription import Subscription
 from ottla.client.network.cluster import ClientOptions
@@ -25,6 +28,23 @@ class Listeners(NamedTuple):
     on_assigned: Told | None = None
     on_revoked: Told | None = None
     on_lost: Told | None = None
+
+
+class CoreOptions(NamedTuple):
+    """What the core of a consumer is told, checked."""
+
+    group: str | None
+    delivery: GuaranteeName
+    start: Position | None
+    isolation: Isolation
+    is_classic: bool
+    member: MemberSettings
+    auto_commit_ms: int
+    """0: not by itself."""
+    limits: FetchLimits
+    fetch_wait_ms: int
+    buffer_bytes: int
+    deserializers: Deserializers
 
 
 class ConsumerOptions(TypedDict, total=False):
@@ -50,7 +70,23 @@ class ConsumerOptions(TypedDict, total=False):
     partition_bytes: int
     fetch_bytes: int
     fetch_wait_ms: int
+    buffer_bytes: int
+    key: Deserializer | None
+    value: Deserializer | None
     options: ClientOptions
+
+
+def told_of(listeners: Listeners, change: Change) -> Iterator[tuple[Told, list[TopicPartition]]]:
+    """Who is to be told, and of what."""
+    pairs = (
+        (listeners.on_revoked, change.revoked),
+        # Who does not tell the two apart wants to know of both.
+        (listeners.on_lost or listeners.on_revoked, change.lost),
+        (listeners.on_assigned, change.assigned),
+    )
+    for told, partitions in pairs:
+        if told is not None and partitions:
+            yield told, sorted(partitions)
 
 
 def check_choices(delivery: str, group_protocol: str, assignors: Sequence[str]) -> None:

@@ -1,71 +1,200 @@
-"""How far a consumer has come in one partition."""
+"""How far a consumer has come in one partition. A machine without I/O: what happened comes in, the state says the rest.
+
+    committed <= finished <= position <= fetch_offset
+
+`position` is the next record to hand out, `finished` the first one that may still be in the user's hands: all before it
+is done with, and only that is ever committed. Both are moved by whoever hands out records, which may be another thread
+than the event loop's; all else belongs to the event loop. What is in hand is settled when the user asks for more.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+from enum import Enum, auto
 
-from ottla.client.consumer.fetched_data import Portion
+from ottla.client.consumer.fetched_data import FetchedData
+from ottla.client.errors import ClientError
 from ottla.client.group.offsets import TopicPartition
 
 NOWHERE = -1
 
 
-class Held(NamedTuple):
-    """A portion that waits to be handed out. It is stale if the place has moved since it was asked for."""
+class Status(Enum):
+    """Whether it is known where to go on, and if not, how that is found."""
 
-    place: Place
-    portion: Portion
-    version: int
+    UNLOCATED = auto()
+    """Where the group has committed, else at the consumer's start."""
+    REWINDING = auto()
+    """Where the group has committed, else where it began."""
+    OUT_OF_RANGE = auto()
+    """Where it was is not there any more: by the rule for that."""
+    READY = auto()
 
-    @property
-    def is_stale(self) -> bool:
-        return self.version != self.place.version
+
+class Event(Enum):
+    LOCATED = auto()
+    SOUGHT = auto()
+    REWOUND = auto()
+    NOT_THERE = auto()
 
 
-class Place:
-    """Changed by the event loop and by the thread that hands out records, one attribute at a time."""
+_AFTER = {
+    (Status.UNLOCATED, Event.LOCATED): Status.READY,
+    (Status.UNLOCATED, Event.SOUGHT): Status.READY,
+    (Status.UNLOCATED, Event.REWOUND): Status.UNLOCATED,
+    (Status.REWINDING, Event.LOCATED): Status.READY,
+    (Status.REWINDING, Event.SOUGHT): Status.READY,
+    (Status.REWINDING, Event.REWOUND): Status.REWINDING,
+    (Status.OUT_OF_RANGE, Event.LOCATED): Status.READY,
+    (Status.OUT_OF_RANGE, Event.SOUGHT): Status.READY,
+    (Status.OUT_OF_RANGE, Event.REWOUND): Status.REWINDING,
+    (Status.READY, Event.SOUGHT): Status.READY,
+    (Status.READY, Event.REWOUND): Status.REWINDING,
+    (Status.READY, Event.NOT_THERE): Status.OUT_OF_RANGE,
+}
 
+
+class PartitionPosition:
     __slots__ = (
-        "asked_version", "committed", "fetch_offset", "held", "high_watermark", "in_hand", "is_paused", "position",
-        "resting_until", "topic_partition", "version",
+        "_asked_epoch", "_in_hand", "began", "committed", "epoch", "fetch_offset", "fetched", "finished",
+        "high_watermark", "is_paused", "out_turn", "pause_seconds", "position", "resting_until", "status",
+        "topic_partition", "trouble", "trouble_since", "turn",
     )  # fmt: skip
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
-        self.position = NOWHERE
-        """The next record to hand out; NOWHERE until that is known."""
-        self.in_hand: int | None = None
-        """The first record that was handed out and may not be processed yet."""
-        self.committed = NOWHERE
+        self.status = Status.UNLOCATED
+        self.epoch = 0
+        """Grows when it goes on from elsewhere: what was asked for before is stale then."""
+        self.position = self.finished = self.committed = self.began = NOWHERE
         self.fetch_offset = NOWHERE
         self.high_watermark = NOWHERE
-        self.held: deque[Held] = deque()
-        self.asked_version: int | None = None
-        """As of which a leader is asked at the moment."""
+        self.fetched: deque[FetchedData] = deque()
+        self._in_hand: Entry | None = None
+        self._asked_epoch = NOWHERE
         self.is_paused = False
+        self.turn = self.out_turn = 0
+        """When something of it was fetched, and handed out, last: others may come first then."""
         self.resting_until = 0.0
-        self.version = 0
+        self.pause_seconds = 0.0
+        self.trouble: ClientError | None = None
+        self.trouble_since = 0.0
+
+    def __repr__(self) -> str:
+        return f"<{self.topic_partition} {self.status.name} {self.finished}/{self.position}/{self.fetch_offset}>"
+
+    @property
+    def is_ready(self) -> bool:
+        return self.status is Status.READY
+
+    @property
+    def held_bytes(self) -> int:
+        """What was fetched and is not handed out yet, or not settled."""
+        held = sum(data.size_bytes for data in self.fetched)
+        return held if self._in_hand is None else held + self._in_hand.data.size_bytes
+
+    @property
+    def to_commit(self) -> int | None:
+        """What is finished and not committed yet."""
+        return None if self.finished in (NOWHERE, self.committed) else self.finished
+
+    # Where to go on.
+
+    def locate(self, epoch: int, offset: int, committed: int = NOWHERE) -> None:
+        """The answer to the question where to begin, if it was asked in this epoch."""
+        if epoch != self.epoch or self.is_ready:
+            return
+        if self.began == NOWHERE:
+            self.began = offset
+        self._go(Event.LOCATED, offset)
+        self.committed = committed
+
+    def seek(self, offset: int) -> None:
+        self._go(Event.SOUGHT, offset)
+
+    def rewind(self) -> None:
+        """Back to what is committed: nothing is in hand any more."""
+        self._go(Event.REWOUND, NOWHERE)
+
+    def lose_offset(self) -> None:
+        """The broker has not what comes next."""
+        self._go(Event.NOT_THERE, NOWHERE)
+
+    def _go(self, event: Event, offset: int) -> None:
+        self.status = _AFTER[self.status, event]
+        self._restart(offset)
+        self.finished = self.position = offset
+
+    def _restart(self, offset: int) -> None:
+        self.epoch += 1
+        self.fetched.clear()
+        self._in_hand = None
+        self.fetch_offset = offset
+
+    # What is fetched.
 
     @property
     def is_asked(self) -> bool:
-        return self.asked_version == self.version
+        return self._asked_epoch == self.epoch
 
-    def move(self, offset: int) -> None:
-        """Go on from there. What was fetched before is stale."""
-        self.version += 1
-        self.held.clear()
-        self.in_hand = None
-        self.position = self.fetch_offset = offset
+    def ask(self) -> int:
+        """A leader is asked for more; the epoch to come back with."""
+        self._asked_epoch = self.epoch
+        return self.epoch
 
-    @property
-    def processed(self) -> int:
-        """Everything before it is done with."""
-        in_hand = self.in_hand
-        return self.position if in_hand is None else in_hand
+    def stop_asking(self, epoch: int) -> None:
+        if self._asked_epoch == epoch:
+            self._asked_epoch = NOWHERE
 
-    def put_back(self, held: Held) -> None:
-        """What was not handed out of a portion comes next."""
-        if not held.is_stale:
-            held.portion.start = self.position
-            self.held.appendleft(held)
+    def take(self, epoch: int, data: FetchedData) -> bool:
+        """What a leader has sent; whether there is something in it."""
+        if epoch != self.epoch or data.fetch_offset != self.fetch_offset:
+            return False
+        self.high_watermark = data.high_watermark
+        if not data.size_bytes:
+            return False
+        self.fetched.append(data)
+        self.fetch_offset = data.next_offset
+        return True
+
+    # What is handed out.
+
+    def peek(self) -> Entry | None:
+        """What would be handed out next."""
+        if self.is_paused or not self.is_ready or not self.fetched:
+            return None
+        return Entry(self, self.fetched[0])
+
+    def hand_out(self, entry: Entry) -> None:
+        assert self._in_hand is None
+        assert self.fetched[0] is entry.data
+        self.fetched.popleft()
+        self._in_hand = entry
+
+    def settle(self) -> None:
+        """The user asks for more: what it has is finished, and what it did not get comes next."""
+        entry, self._in_hand = self._in_hand, None
+        if entry is None:
+            return
+        self.finished = self.position
+        if entry.is_damaged:
+            self._restart(self.position)  # it may come whole the next time
+        elif self.position < entry.data.next_offset:
+            self.fetched.appendleft(entry.data)
+
+    def hand_back(self) -> None:
+        """What is in hand was not processed: it comes again. From the thread that hands out."""
+        self.position = self.finished
+
+
+class Entry:
+    """What is handed out of one partition in one go: the records of `data` from `start` on, or up to `end`."""
+
+    __slots__ = ("data", "end", "is_damaged", "place", "start")
+
+    def __init__(self, place: PartitionPosition, data: FetchedData) -> None:
+        self.place = place
+        self.data = data
+        self.start = place.position
+        self.end: int | None = None
+        self.is_damaged = False

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+import math
+from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self, TypedDict
 
 from ottla.client.consumer.fetch import FetchLimits, Wanted, fetch
-from ottla.client.consumer.fetched_data import Fetched, Portion
-from ottla.client.errors import ClientError, MalformedAnswer, ServerError, TopicRecreated
+from ottla.client.consumer.fetched_data import Fetched, FetchedData
+from ottla.client.errors import ClientError, ServerError, TopicRecreated
 from ottla.client.network.cluster import ClientOptions, Cluster
 from ottla.client.network.retry import Patience
 from ottla.client.offsets import EARLIEST, LATEST, Isolation, Position, find_offsets
@@ -27,6 +28,8 @@ class _Place:
 
     offset: int
     end_offset: int | None
+    given_offset: int
+    """What comes behind that which was given out."""
 
     @property
     def is_done(self) -> bool:
@@ -55,10 +58,10 @@ class Reader:
     """
 
     def __init__(
-        self, bootstrap: str, topic: str, partitions: Sequence[int] | None = None, *, start: Position = EARLIEST,
-        end: Position | None = None, isolation: Isolation = Isolation.READ_COMMITTED, reset: Position | None = None,
-        partition_bytes: int = DEFAULT_PARTITION_BYTES, fetch_bytes: int = DEFAULT_FETCH_BYTES,
-        options: ClientOptions = ClientOptions(),  # noqa: B008 - immutable
+        self, bootstrap: str | Sequence[str], topic: str, partitions: Sequence[int] | None = None, *,
+        start: Position = EARLIEST, end: Position | None = None, isolation: Isolation = Isolation.READ_COMMITTED,
+        reset: Position | None = None, partition_bytes: int = DEFAULT_PARTITION_BYTES,
+        fetch_bytes: int = DEFAULT_FETCH_BYTES, options: ClientOptions = ClientOptions(),  # noqa: B008 - immutable
     ) -> None:  # fmt: skip
         self.topic = topic
         self.topic_id: bytes | None = None
@@ -71,13 +74,23 @@ class Reader:
         self._reset = reset
         self._limits = FetchLimits(partition_bytes, fetch_bytes)
         self._places: dict[int, _Place] | None = None
-        self._asked: dict[asyncio.Task[list[tuple[Wanted, Portion | ServerError]]], list[int]] = {}
+        self._asked: dict[asyncio.Task[list[tuple[Wanted, FetchedData | ServerError]]], list[int]] = {}
         self._trouble: ClientError | None = None
+        self._found: list[FetchedData] = []
+        self._ready: deque[Fetched] = deque()
         self._patience: Patience | None = None
 
-    async def __aenter__(self) -> Self:
-        await self._cluster.open()
+    async def open(self) -> Self:
+        """Connects; `with` does the same."""
+        try:
+            await self._cluster.open()
+        except BaseException:
+            await self._cluster.close()
+            raise
         return self
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
@@ -92,18 +105,20 @@ class Reader:
     async def __aiter__(self) -> AsyncIterator[Fetched]:
         """Until the end, if there is one."""
         while not self.is_done:
-            for fetched in await self.poll():
+            if not self._ready:
+                await self._fill()
+            if (fetched := self._take_one()) is not None:
                 yield fetched
 
     @property
     def is_done(self) -> bool:
         """Whether everything up to the end was given out."""
-        return self._places is not None and all(place.is_done for place in self._places.values())
+        return self._places is not None and not self._ready and all(place.is_done for place in self._places.values())
 
     @property
     def offsets(self) -> Mapping[int, int]:
         """The next offset of each partition: what to start from to go on. Empty before the first `poll`."""
-        return {index: place.offset for index, place in (self._places or {}).items()}
+        return {index: place.given_offset for index, place in (self._places or {}).items()}
 
     async def left(self) -> int:
         """How many offsets there are up to the end, or, without one, to the end as it is now."""
@@ -116,38 +131,70 @@ class Reader:
 
     async def poll(self, wait_ms: int = DEFAULT_WAIT_MS) -> list[Fetched]:
         """What comes next, from one or several partitions; empty where nothing came within the time."""
+        if not self._ready:
+            await self._fill(wait_ms)
         fetched: list[Fetched] = []
-        for portion in await self.poll_portions(wait_ms):
-            try:
-                fetched.append(portion.fetched())
-            except MalformedAnswer as error:  # told by the next call: others have good records in this one
-                self._trouble = error
-                assert self._places is not None
-                self._places[portion.partition].offset = portion.start
-        return [one for one in fetched if one.records]
+        while (one := self._take_one()) is not None:
+            fetched.append(one)
+        return fetched
 
-    async def poll_portions(self, wait_ms: int = DEFAULT_WAIT_MS) -> list[Portion]:
+    def _take_one(self) -> Fetched | None:
+        """What was read and not given out yet."""
+        if not self._ready:
+            return None
+        assert self._places is not None
+        fetched = self._ready.popleft()
+        self._places[fetched.partition].given_offset = fetched.next_offset
+        return fetched
+
+    async def _fill(self, wait_ms: int = DEFAULT_WAIT_MS) -> None:
+        """Read what comes next."""
+        for data in await self.poll_data(wait_ms):
+            assert self._places is not None
+            place = self._places[data.partition]
+            records, next_offset, damage = data.sound(data.fetch_offset)
+            if place.end_offset is not None and next_offset > place.end_offset:
+                next_offset = place.end_offset
+                records = [record for record in records if record.offset < next_offset]
+            elif damage is not None:
+                place.offset = next_offset  # it is asked for again, and may come whole
+                if not records:
+                    self._trouble = damage  # told by the next call: others have good records in this one
+            if records:
+                place.given_offset = records[0].offset
+                self._ready.append(Fetched(data.topic, data.partition, records, next_offset, data.high_watermark))
+            else:
+                place.given_offset = next_offset
+
+    async def poll_data(self, wait_ms: int = DEFAULT_WAIT_MS) -> list[FetchedData]:
         """The same as bytes that are not decoded yet. There may be nothing to be seen in them.
 
         What comes behind them is asked for before this returns, so that it travels while the caller works.
         """
         places = await self._begin()
-        await self._recover(places)
-        await self._try_asking(places, wait_ms)
-        if not self._asked:
-            return []
-        done, _ = await asyncio.wait(self._asked, return_when=asyncio.FIRST_COMPLETED)
-        portions: list[Portion] = []
-        for task in done:
-            del self._asked[task]
-            try:
-                portions += self._take(places, task.result())
-            except ClientError as error:
-                self._trouble = error
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_ms / 1000
+        while not self._found:  # else a call that had some was cancelled
+            await self._recover(places)
+            await self._try_asking(places, max(math.ceil((deadline - loop.time()) * 1000), 0))
+            if not self._asked:
+                return []
+            done, _ = await asyncio.wait(self._asked, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                del self._asked[task]
+                try:
+                    self._found += self._take(places, task.result())
+                except ClientError as error:
+                    self._trouble = error
+            if self._trouble is not None or loop.time() >= deadline:
+                break
         if self._trouble is None:
             self._patience = None
             await self._try_asking(places, wait_ms)
-        return portions
+        found, self._found = self._found, []
+        for data in found:
+            places[data.partition].given_offset = places[data.partition].offset
+        return found
 
     async def _try_asking(self, places: dict[int, _Place], wait_ms: int) -> None:
         try:
@@ -164,7 +211,7 @@ class Reader:
             ends: Mapping[int, int | None] = dict.fromkeys(indexes)
             if self._end is not None:
                 ends = await find_offsets(self._cluster, self.topic, indexes, self._end, self._isolation)
-            self._places = {index: _Place(starts[index], ends[index]) for index in indexes}
+            self._places = {index: _Place(starts[index], ends[index], starts[index]) for index in indexes}
         return self._places
 
     async def _ask_leaders(self, places: dict[int, _Place], wait_ms: int) -> None:
@@ -188,19 +235,21 @@ class Reader:
         if known is not None and known.topic_id != self.topic_id:
             raise TopicRecreated("the topic was deleted and created again", topic=self.topic)
 
-    def _take(self, places: dict[int, _Place], answer: list[tuple[Wanted, Portion | ServerError]]) -> list[Portion]:
+    def _take(
+        self, places: dict[int, _Place], answer: list[tuple[Wanted, FetchedData | ServerError]]
+    ) -> list[FetchedData]:
         """What an answer brings. Trouble with one partition does not keep back what others have."""
-        portions: list[Portion] = []
-        for wanted, portion in answer:
+        found: list[FetchedData] = []
+        for wanted, data in answer:
             place = places[wanted.partition]
-            if isinstance(portion, ServerError):
-                self._trouble = portion
-            elif portion.size_bytes and wanted.offset == place.offset:
-                if place.end_offset is not None and portion.next_offset > place.end_offset:
-                    portion.end = portion.next_offset = place.end_offset
-                place.offset = portion.next_offset
-                portions.append(portion)
-        return portions
+            if isinstance(data, ServerError):
+                self._trouble = data
+            elif data.size_bytes and wanted.offset == place.offset:
+                place.offset = data.next_offset
+                if place.end_offset is not None:
+                    place.offset = min(place.offset, place.end_offset)
+                found.append(data)
+        return found
 
     async def _recover(self, places: dict[int, _Place]) -> None:
         """After trouble: wait a moment before the next attempt, or give up."""
@@ -210,7 +259,8 @@ class Reader:
         is_out_of_range = isinstance(error, ServerError) and error.code == ErrorCode.OFFSET_OUT_OF_RANGE
         if is_out_of_range and self._reset is not None and error.partition is not None:
             found = await find_offsets(self._cluster, self.topic, [error.partition], self._reset, self._isolation)
-            places[error.partition].offset = found[error.partition]
+            place = places[error.partition]
+            place.offset = place.given_offset = found[error.partition]
             return
         if not error.is_retriable:
             raise error

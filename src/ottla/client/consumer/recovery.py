@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, Self, TypedDict
 
-from ottla.client.group.member import logger
+from ottla.client.log import logger
 from ottla.client.message import Message
 from ottla.client.network.cluster import ClientOptions
 from ottla.client.producer.producer import Producer
+from ottla.records.codec import Record
 
 LONGEST_BACKOFF_MS = 60_000
 
@@ -26,12 +28,16 @@ class RecoveryOptions(TypedDict, total=False):
 class Recovery:
     """A context manager, for the time a handler is run."""
 
-    def __init__(self, bootstrap: str, client_options: ClientOptions, options: RecoveryOptions) -> None:
+    def __init__(
+        self, bootstrap: str | Sequence[str], client_options: ClientOptions, options: RecoveryOptions, *,
+        is_transactional: bool,
+    ) -> None:  # fmt: skip
         self._retries = options.get("retries", 3)
         self._backoff_ms = options.get("backoff_ms", 100)
         self._dead_letter = options.get("dead_letter")
-        self._bootstrap = bootstrap
+        self._bootstrap = bootstrap if isinstance(bootstrap, str) else ",".join(bootstrap)
         self._client_options = client_options
+        self._is_transactional = is_transactional
         self._own_producer: Producer | None = None
         self.the_producer: Any = options.get("producer")
 
@@ -51,28 +57,30 @@ class Recovery:
             logger.info("attempt %d at %r failed: %r", attempt, message, error)
             await asyncio.sleep(min(self._backoff_ms * 2 ** (attempt - 1), LONGEST_BACKOFF_MS) / 1000)
             return True
-        if self._dead_letter is None:
-            raise error
-        logger.warning("%r goes to %s: %r", message, self._dead_letter, error)
-        sent = self.the_producer.send(
-            self._dead_letter,
-            message.value,
-            key=message.key,
-            headers=(*message.headers, *_reason(message, error, attempt)),
-            timestamp_ms=message.timestamp_ms if message.timestamp_ms >= 0 else None,
-        )
-        if self._own_producer is not None:
-            await sent
+        await self.bury(message.topic, message.partition, message.raw, error, attempt)
         return False
 
-
-def _reason(message: Message, error: Exception, attempt: int) -> list[tuple[str, bytes]]:
-    """Where the message was, and why it is not there any more."""
-    return [
-        ("dead-letter.topic", message.topic.encode()),
-        ("dead-letter.partition", b"%d" % message.partition),
-        ("dead-letter.offset", b"%d" % message.offset),
-        ("dead-letter.attempts", b"%d" % attempt),
-        ("dead-letter.error", type(error).__name__.encode()),
-        ("dead-letter.reason", str(error).encode()),
-    ]
+    async def bury(
+        self, topic: str | None, partition: int | None, record: Record, error: Exception, attempts: int
+    ) -> None:
+        """To the dead letters, as it came; without such a topic the error is raised."""
+        if self._dead_letter is None:
+            raise error
+        logger.warning("%s-%s at %d goes to %s: %r", topic, partition, record.offset, self._dead_letter, error)
+        reason = [
+            ("dead-letter.topic", (topic or "").encode()),
+            ("dead-letter.partition", b"%d" % (partition or 0)),
+            ("dead-letter.offset", b"%d" % record.offset),
+            ("dead-letter.attempts", b"%d" % attempts),
+            ("dead-letter.error", type(error).__name__.encode()),
+            ("dead-letter.reason", str(error).encode()),
+        ]
+        sent = self.the_producer.send(
+            self._dead_letter,
+            record.value,
+            key=record.key,
+            headers=(*record.headers, *reason),
+            timestamp_ms=record.timestamp if record.timestamp >= 0 else None,
+        )
+        if not self._is_transactional:  # else its transaction waits for it
+            await sent

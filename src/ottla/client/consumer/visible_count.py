@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ottla.client.consumer.fetch import FetchLimits, Wanted, fetch
-from ottla.client.consumer.fetched_data import Portion
+from ottla.client.consumer.fetched_data import FetchedData
 from ottla.client.errors import ServerError
 from ottla.client.group.offsets import TopicPartition
 from ottla.client.network.cluster import Cluster
@@ -43,9 +43,9 @@ class _Counting:
             self.advance(self.place, offset - self.offset)
             self.offset = offset
 
-    def take(self, portion: Portion) -> None:
-        self.count += sum(batch.count_between(self.offset, self.end_offset) for batch in portion.visible())
-        self.move_to(portion.next_offset)
+    def take(self, data: FetchedData) -> None:
+        self.count += sum(batch.count_between(self.offset, self.end_offset) for batch in data.visible())
+        self.move_to(data.next_offset)
 
 
 async def count_visible(

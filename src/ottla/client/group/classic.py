@@ -2,240 +2,201 @@
 
 from __future__ import annotations
 
-import asyncio
+from typing import ClassVar
 
-from ottla.client.errors import ClientError, ServerError
-from ottla.client.group.assignors import ASSIGNORS, Assignor
-from ottla.client.group.blobs import encode_assignment, encode_subscription, read_assignment, read_subscriber
-from ottla.client.group.member import Change, Fenced, Member, logger
-from ottla.client.group.offsets import Membership, TopicPartition
-from ottla.client.group.subscription import existing_topics
-from ottla.client.network.cluster import Line
-from ottla.client.network.retry import Patience
+from ottla.client.errors import ServerError
+from ottla.client.group.assignors import ASSIGNORS
+from ottla.client.group.machine import (
+    NOTHING,
+    Answered,
+    Applied,
+    Change,
+    ErrorTold,
+    HeartbeatAnswered,
+    HeartbeatDue,
+    MemberMachine,
+    MemberSettings,
+    NextHeartbeat,
+    Polled,
+    RequestFailed,
+    Retry,
+    RetryDue,
+    SendHeartbeat,
+    SendJoin,
+    SendLeave,
+    SendSync,
+    Start,
+    State,
+    Synced,
+    Table,
+    TopicsChanged,
+    with_closing,
+)
+from ottla.client.group.offsets import Membership
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 
-PROTOCOL_TYPE = "consumer"
 NO_GENERATION = -1
-_FENCED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
+_UNKNOWN = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
 
 
-class _Again(Exception):
-    """The group has begun another rebalance: join again."""
-
-
-class ClassicMember(Member):
-    _member_id = ""
-    _generation = NO_GENERATION
-    _is_joined = False
-    _is_fenced = False
-    _had: frozenset[TopicPartition] = frozenset()
-    """What it owned last, for assignors that want to give it back."""
-    _had_in = NO_GENERATION
+class ClassicMachine(MemberMachine):
+    def __init__(self, group_id: str, settings: MemberSettings) -> None:
+        super().__init__(group_id, settings)
+        self.generation = NO_GENERATION
+        self.had = NOTHING
+        """What it was given last, for assignors that want to give it back."""
+        self.had_in = NO_GENERATION
+        self._target = NOTHING
+        self._gave_up = False
+        self._is_rebalance_wanted = False
+        self._is_cooperative = all(ASSIGNORS[name].is_cooperative for name in settings.assignors)
 
     @property
     def membership(self) -> Membership:
-        return Membership(self.group_id, self._generation, self._member_id, self._settings.instance_id)
-
-    @property
-    def _assignors(self) -> list[Assignor]:
-        return [ASSIGNORS[name] for name in self._settings.assignors]
-
-    @property
-    def _is_cooperative(self) -> bool:
-        return all(assignor.is_cooperative for assignor in self._assignors)
-
-    async def _run(self) -> None:
-        self._rebalance = asyncio.Event()
-        self._start(self._watched(self._beat()))
-        options = self.cluster.options
-        patience = Patience(options.retry_timeout_ms, options.retry_pause_ms)
-        while True:
-            try:
-                await self._round()
-                patience = Patience(options.retry_timeout_ms, options.retry_pause_ms)
-            except _Again:
-                continue
-            except Fenced:
-                # Who it was is forgotten last: what is committed before its user knows must be refused as a lost
-                # member's, not taken as that of somebody who is in no group.
-                await self._lose()
-                self._forget_generation()
-            except ClientError as error:
-                if not error.is_retriable or not await patience.pause():
-                    raise
-
-    def _look_again(self) -> None:
-        self._rebalance.set()
-
-    def _forget_generation(self) -> None:
-        self._is_joined = self._is_fenced = False
-        self._member_id = ""
-        self._generation = NO_GENERATION
-
-    async def _round(self) -> None:
-        """One generation, from its beginning to the first sign of the next."""
-        if not self._is_cooperative:
-            await self._offer(Change(revoked=self.owned))
-        self._rebalance.clear()
-        target = await self._join()
-        self._had, self._had_in = frozenset(target), self._generation
-        revoked = self.owned - target
-        await self._offer(Change(revoked=revoked))
-        await self._offer(Change(assigned=target - self.owned))
-        if revoked:
-            return  # what was given up can be given to others only in another round
-        await self._rebalance.wait()
-        if self._is_fenced:
-            raise Fenced
+        return Membership(self.group_id, self.generation, self.member_id, self.settings.instance_id)
 
     # Joining.
 
-    async def _join(self) -> frozenset[TopicPartition]:
-        found = await self._subscription.find(self.cluster)
-        topics = self._subscription.wanted(found)
-        self._is_joined = False
-        answer = await self._ask_to_join(topics)
-        self._member_id = answer.member_id
-        self._generation = answer.generation_id
-        assignments: list[SyncGroupRequestAssignment] = []
-        if answer.leader == answer.member_id and not answer.skip_assignment:
-            assignments = await self._assign(answer)
-        return await self._sync(answer, assignments)
+    def _start(self, _: Start) -> None:
+        self._begin_round()
 
-    async def _ask_to_join(self, topics: frozenset[str]) -> JoinGroupResponse:
-        settings = self._settings
-        while True:
-            request = JoinGroupRequest(
-                group_id=self.group_id,
-                session_timeout_ms=settings.session_timeout_ms,
-                rebalance_timeout_ms=settings.max_poll_interval_ms,
-                member_id=self._member_id,
-                group_instance_id=settings.instance_id,
-                protocol_type=PROTOCOL_TYPE,
-                protocols=[
-                    JoinGroupRequestProtocol(
-                        name=assignor.name,
-                        metadata=encode_subscription(assignor, topics, self.owned, self._had, self._had_in),
-                    )
-                    for assignor in self._assignors
-                ],
-            )
-            answer = await self._coordinator.ask(
-                request, JoinGroupResponse, wait_ms=settings.max_poll_interval_ms, line=Line.JOINING
-            )
-            if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-                self._member_id = answer.member_id
-                continue
-            self._check(answer.error_code)
-            return answer
+    def _begin_round(self) -> None:
+        """One generation, from its beginning to the first sign of the next."""
+        self._is_rebalance_wanted = self._gave_up = False
+        if self._is_cooperative or not self.owned:
+            self._join()
+        else:
+            self.state = State.REVOKING
+            self._offer(Change(revoked=self.owned))
 
-    async def _assign(self, joined: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
-        """This member is the leader: it decides for all."""
-        assignor = ASSIGNORS[joined.protocol_name or ""]
-        subscribers = {
-            member.member_id: read_subscriber(member.metadata, assignor, member.group_instance_id)
-            for member in joined.members
-        }
-        names: set[str] = set().union(*(subscriber.topics for subscriber in subscribers.values()))
-        found = await existing_topics(self.cluster, names)
-        counts = {name: len(topic.partitions) for name, topic in found.items()}
-        return [
-            SyncGroupRequestAssignment(member_id=member_id, assignment=encode_assignment(places))
-            for member_id, places in assignor.assign(subscribers, counts).items()
-        ]
+    def _begin_anew(self) -> None:
+        self.member_id = ""
+        self.generation = NO_GENERATION
+        self._begin_round()
 
-    async def _sync(
-        self, joined: JoinGroupResponse, assignments: list[SyncGroupRequestAssignment]
-    ) -> frozenset[TopicPartition]:
-        request = SyncGroupRequest(
-            group_id=self.group_id,
-            generation_id=self._generation,
-            member_id=self._member_id,
-            group_instance_id=self._settings.instance_id,
-            protocol_type=PROTOCOL_TYPE,
-            protocol_name=joined.protocol_name,
-            assignments=assignments,
-        )
-        answer = await self._coordinator.ask(
-            request, SyncGroupResponse, wait_ms=self._settings.max_poll_interval_ms, line=Line.JOINING
-        )
-        self._check(answer.error_code)
-        self._is_joined = True
-        return frozenset(read_assignment(answer.assignment))
+    def _revoked_all(self, _: Applied) -> None:
+        self._join()
 
-    def _check(self, code: int) -> None:
-        if code in _FENCED:
-            raise Fenced
-        if code == ErrorCode.REBALANCE_IN_PROGRESS:
-            raise _Again
-        error = self._coordinator.error(code)
-        if error is not None:
-            raise error
+    def _join(self) -> None:
+        self.state = State.JOINING
+        self._is_rebalance_wanted = False
+        self._do(SendJoin(self._next_attempt()))
+
+    def _joined(self, event: Answered) -> None:
+        if event.attempt != self._attempt:
+            return
+        answer = event.answer
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = answer.member_id
+            self._join()
+        elif self._is_sound(answer.error_code):
+            self.member_id = answer.member_id
+            self.generation = answer.generation_id
+            self.state = State.SYNCING
+            self._do(SendSync(self._next_attempt(), answer))
+
+    def _synced(self, event: Synced) -> None:
+        if event.attempt != self._attempt or not self._is_sound(event.code):
+            return
+        self._target = event.target
+        self.had, self.had_in = event.target, self.generation
+        self._gave_up = bool(self.owned - event.target)
+        self._do(NextHeartbeat(self.settings.heartbeat_ms))
+        self._take()
+
+    def _is_sound(self, code: int) -> bool:
+        """Whether to go on with an answer; else what its code asks for is done."""
+        if not code:
+            return True
+        if code in _UNKNOWN:
+            self._lose()
+        elif code == ErrorCode.REBALANCE_IN_PROGRESS:
+            self._join()
+        else:
+            self._refused(ServerError(code, about=f"group {self.group_id}"))
+        return False
+
+    def _refused(self, error: ServerError) -> None:
+        if error.is_retriable:
+            self.state = State.JOINING
+            self._do(Retry(self._next_attempt()))
+        else:
+            self._fail(error, is_permanent=error.code == ErrorCode.FENCED_INSTANCE_ID)
+
+    def _request_failed(self, event: RequestFailed) -> None:
+        if event.attempt != self._attempt:
+            return
+        if event.error.is_retriable:
+            self.state = State.JOINING
+            self._do(Retry(self._next_attempt()))
+        else:
+            self._fail(event.error)
+
+    def _retry(self, event: RetryDue) -> None:
+        if event.attempt == self._attempt:
+            self._join()
+
+    # Walking to what it was given.
+
+    def _take(self, _: Applied | None = None) -> None:
+        self.state = State.TAKING
+        if self.owned - self._target:
+            self._offer(Change(revoked=self.owned - self._target))
+        elif self._target - self.owned:
+            self._offer(Change(assigned=self._target - self.owned))
+        elif self._gave_up or self._is_rebalance_wanted:
+            self._begin_round()  # what was given up can be given to others only in another round
+        else:
+            self.state = State.STABLE
+
+    def _want_rebalance(self, _: TopicsChanged | None = None) -> None:
+        if self.state is State.STABLE:
+            self._begin_round()
+        else:
+            self._is_rebalance_wanted = True
 
     # Staying.
 
-    async def _beat(self) -> None:
-        while True:
-            await asyncio.sleep(self._settings.heartbeat_ms / 1000)
-            if self._is_joined and not self._is_fenced:
-                if self._is_stuck():
-                    await self._give_way()
-                else:
-                    await self._send_heartbeat()
-
-    async def _send_heartbeat(self) -> None:
-        generation = self._generation
-        request = HeartbeatRequest(
-            group_id=self.group_id,
-            generation_id=generation,
-            member_id=self._member_id,
-            group_instance_id=self._settings.instance_id,
-        )
-        try:
-            answer = await self._coordinator.ask(request, HeartbeatResponse)
-        except ClientError as error:
-            logger.info("group %s: no heartbeat: %s", self.group_id, error)
-            return
-        if generation != self._generation or not self._is_joined:
-            return  # about a generation that is over
-        if answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
-            self._rebalance.set()
-        elif answer.error_code in _FENCED:
-            self._is_fenced = True
-            self._rebalance.set()
+    def _beat(self, event: HeartbeatDue) -> None:
+        if event.is_stuck:
+            self._do(SendLeave())
+            self._lose(is_away=True)
         else:
-            error_of_code = self._coordinator.error(answer.error_code)
-            if error_of_code is not None and not error_of_code.is_retriable:
-                raise error_of_code
+            self._do(SendHeartbeat(self._attempt), NextHeartbeat(self.settings.heartbeat_ms))
 
-    async def _give_way(self) -> None:
-        """The user is stuck: others shall have the partitions until it is back."""
-        logger.warning(
-            "group %s: nothing was asked for within max_poll_interval_ms=%d, so the member leaves",
-            self.group_id,
-            self._settings.max_poll_interval_ms,
-        )
-        try:
-            await self._send_leave()
-        except ClientError as error:
-            logger.info("group %s could not be left: %s", self.group_id, error)
-        self._is_fenced = True
-        await self._until_polled()
-        self._rebalance.set()
+    def _beaten(self, event: HeartbeatAnswered) -> None:
+        if event.generation != self.generation or not event.code:
+            return
+        if event.code in _UNKNOWN:
+            self._lose()
+        elif event.code == ErrorCode.REBALANCE_IN_PROGRESS:
+            if self.state is not State.REVOKING:  # that joins anyhow
+                self._want_rebalance()
+        else:
+            error = ServerError(event.code, about=f"group {self.group_id}")
+            if not error.is_retriable:
+                self._fail(error, is_permanent=error.code == ErrorCode.FENCED_INSTANCE_ID)
 
-    async def _leave(self) -> None:
-        """A static member stays: it will be back."""
-        if self._member_id and self._settings.instance_id is None:
-            await self._send_leave()
-
-    async def _send_leave(self) -> None:
-        identity = MemberIdentity(member_id=self._member_id, group_instance_id=self._settings.instance_id)
-        request = LeaveGroupRequest(group_id=self.group_id, members=[identity])
-        answer = await self._coordinator.ask(request, LeaveGroupResponse)
-        code = answer.error_code or next((row.error_code for row in answer.members), 0)
-        if code:
-            raise ServerError(code, about=f"group {self.group_id}")
+    TABLE: ClassVar[Table] = with_closing({
+        (State.IDLE, Start): _start,
+        (State.REVOKING, Applied): _revoked_all,
+        (State.REVOKING, HeartbeatDue): _beat,
+        (State.REVOKING, HeartbeatAnswered): _beaten,
+        (State.JOINING, Answered): _joined,
+        (State.JOINING, RequestFailed): _request_failed,
+        (State.JOINING, RetryDue): _retry,
+        (State.JOINING, TopicsChanged): _want_rebalance,
+        (State.SYNCING, Synced): _synced,
+        (State.SYNCING, RequestFailed): _request_failed,
+        (State.SYNCING, TopicsChanged): _want_rebalance,
+        (State.TAKING, Applied): _take,
+        (State.TAKING, TopicsChanged): _want_rebalance,
+        (State.TAKING, HeartbeatDue): _beat,
+        (State.TAKING, HeartbeatAnswered): _beaten,
+        (State.STABLE, TopicsChanged): _want_rebalance,
+        (State.STABLE, HeartbeatDue): _beat,
+        (State.STABLE, HeartbeatAnswered): _beaten,
+        (State.LOSING, Applied): MemberMachine._go_on_losing,
+        (State.AWAY, Polled): MemberMachine._come_back,
+        (State.FAILED, ErrorTold): MemberMachine._try_again,
+    })  # fmt: skip

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from ottla.client.errors import ClientError, CommitFailed, ServerError
+from ottla.client.errors import ServerError
 from ottla.client.group.assignors import by_topic
 from ottla.client.group.coordinator import Coordinator
 from ottla.client.group.offsets import Membership, Offset, TopicPartition
-from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -21,29 +20,27 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
+    OffsetFetchResponsePartitions,
 )
 
 LAST_VERSION_BY_NAME = 9
 _NO_OFFSET = -1
-_LOST = (
-    ErrorCode.ILLEGAL_GENERATION,
-    ErrorCode.UNKNOWN_MEMBER_ID,
-    ErrorCode.FENCED_INSTANCE_ID,
-    ErrorCode.STALE_MEMBER_EPOCH,
-)
 
 
-async def commit_offsets(
+async def ask_to_commit(
     coordinator: Coordinator, membership: Membership, offsets: Mapping[TopicPartition, Offset]
-) -> None:
-    """One attempt. CommitFailed if the member has not the partitions any more."""
+) -> dict[TopicPartition, int]:
+    """One attempt: an error code, or 0, for each."""
     request = commit_request(membership, offsets)
     answer = await coordinator.ask(request, OffsetCommitResponse, at_most=LAST_VERSION_BY_NAME)
-    for topic in answer.topics:
-        for row in topic.partitions:
-            error = coordinator.error(row.error_code)
-            if error is not None:
-                raise _commit_error(error, membership.group_id, topic.name, row.partition_index)
+    codes = {
+        TopicPartition(topic.name, row.partition_index): row.error_code
+        for topic in answer.topics
+        for row in topic.partitions
+    }
+    for code in set(codes.values()):
+        coordinator.error(code)  # a coordinator that has moved is looked for anew
+    return codes
 
 
 def commit_request(membership: Membership, offsets: Mapping[TopicPartition, Offset]) -> OffsetCommitRequest:
@@ -66,21 +63,10 @@ def commit_request(membership: Membership, offsets: Mapping[TopicPartition, Offs
     )
 
 
-def _commit_error(error: ServerError, group_id: str, topic: str, partition: int) -> ClientError:
-    if error.code in _LOST:
-        return CommitFailed(
-            f"group {group_id} has given the partitions to another member, for this one did not poll in time or was "
-            "cut off: what was read since the last commit will be read again",
-            topic=topic,
-            partition=partition,
-        )
-    return ServerError(error.code, error.message, topic=topic, partition=partition)
-
-
-async def fetch_committed(
+async def ask_for_committed(
     coordinator: Coordinator, group_id: str, places: Iterable[TopicPartition] | None, *, must_be_stable: bool = True
-) -> dict[TopicPartition, Offset]:
-    """One attempt. Those that have a committed offset, with it; None asks for all.
+) -> dict[TopicPartition, Offset | ServerError | None]:
+    """One attempt. The committed offset of each, or that there is none, or what is wrong; None asks for all.
 
     Stable: a retriable error while a transaction is open that may change one of them.
     """
@@ -96,13 +82,30 @@ async def fetch_committed(
     error = coordinator.error(group.error_code)
     if error is not None:
         raise error
+    return {
+        TopicPartition(topic.name, row.partition_index): _committed(topic.name, row)
+        for topic in group.topics
+        for row in topic.partitions
+    }
+
+
+def _committed(topic: str, row: OffsetFetchResponsePartitions) -> Offset | ServerError | None:
+    if row.error_code:
+        return ServerError(row.error_code, topic=topic, partition=row.partition_index)
+    if row.committed_offset == _NO_OFFSET:
+        return None
+    return Offset(row.committed_offset, row.metadata or "", row.committed_leader_epoch)
+
+
+async def fetch_committed(
+    coordinator: Coordinator, group_id: str, places: Iterable[TopicPartition] | None, *, must_be_stable: bool = True
+) -> dict[TopicPartition, Offset]:
+    """The same, of those that have an offset; the first error, if there is one."""
     found: dict[TopicPartition, Offset] = {}
-    for topic in group.topics:
-        for row in topic.partitions:
-            if row.error_code:
-                raise ServerError(row.error_code, topic=topic.name, partition=row.partition_index)
-            if row.committed_offset != _NO_OFFSET:
-                found[TopicPartition(topic.name, row.partition_index)] = Offset(
-                    row.committed_offset, row.metadata or "", row.committed_leader_epoch
-                )
+    asked = await ask_for_committed(coordinator, group_id, places, must_be_stable=must_be_stable)
+    for one, offset in asked.items():
+        if isinstance(offset, ServerError):
+            raise offset
+        if offset is not None:
+            found[one] = offset
     return found

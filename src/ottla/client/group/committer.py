@@ -1,30 +1,44 @@
-"""Commits of one consumer: now and then, and when it is told to."""
+"""Commits of one consumer: now and then, and when it is told to. One at a time, so that none overtakes another."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
-from ottla.client.consumer.partition_position import NOWHERE, Place
-from ottla.client.errors import ClientError, CommitFailed, ServerError
-from ottla.client.group.commits import commit_offsets, fetch_committed
+from ottla.client.consumer.partition_position import PartitionPosition
+from ottla.client.consumer.statistics import Counters
+from ottla.client.errors import ClientError
+from ottla.client.group.commit import Commit
+from ottla.client.group.commits import ask_for_committed, ask_to_commit, fetch_committed
 from ottla.client.group.coordinator import Coordinator
-from ottla.client.group.member import logger
 from ottla.client.group.offsets import Membership, Offset, TopicPartition
+from ottla.client.log import logger
 from ottla.client.network.retry import Patience
-from ottla.wire.errors import ErrorCode
+
+
+class CommitsAs(Protocol):
+    """A consumer: as whom it commits at the moment."""
+
+    @property
+    def membership(self) -> Membership: ...
+
+    @property
+    def is_rejoining(self) -> bool: ...
 
 
 class Committer:
-    """For the `places` that its consumer has at the moment. Without a coordinator there is no group."""
+    """For the `positions` that its consumer has at the moment. Without a coordinator there is no group."""
 
     def __init__(
-        self, coordinator: Coordinator | None, places: Mapping[TopicPartition, Place],
-        membership: Callable[[], Membership],
+        self, coordinator: Coordinator | None, positions: Mapping[TopicPartition, PartitionPosition],
+        commits_as: CommitsAs, counters: Counters,
     ) -> None:  # fmt: skip
         self._coordinator = coordinator
-        self._places = places
-        self._membership = membership
+        self._positions = positions
+        self._as = commits_as
+        self._counters = counters
+        self._turn = asyncio.Lock()
 
     @property
     def has_group(self) -> bool:
@@ -40,46 +54,59 @@ class Committer:
         coordinator = self._the_coordinator()
         if not partitions:
             return {}
-        group_id = self._membership().group_id
+        group_id = self._as.membership.group_id
         return await coordinator.cluster.retry(lambda: fetch_committed(coordinator, group_id, partitions))
 
-    async def commit(self, offsets: Mapping[TopicPartition, Offset]) -> None:
-        coordinator = self._the_coordinator()
-        options = coordinator.cluster.options
-        patience = Patience(options.retry_timeout_ms, options.retry_pause_ms)
-        while offsets:
-            membership = self._membership()
-            try:
-                await commit_offsets(coordinator, membership, offsets)
-                break
-            except ClientError as error:
-                # In the middle of a rebalance nothing is committed: a moment later it is, by the new generation.
-                is_rebalancing = isinstance(error, ServerError) and error.code == ErrorCode.REBALANCE_IN_PROGRESS
-                if not (error.is_retriable or is_rebalancing) or not await patience.pause():
-                    raise
-            if membership.member_id:
-                # What was given away meanwhile is another's to commit.
-                offsets = {one: offset for one, offset in offsets.items() if one in self._places}
-        for one, offset in offsets.items():
-            if one in self._places:
-                self._places[one].committed = offset.offset
+    async def ask(self, partitions: list[TopicPartition]) -> dict[TopicPartition, Offset | ClientError | None]:
+        """One attempt: what the group has committed of each, or what is wrong with it."""
+        found = await ask_for_committed(self._the_coordinator(), self._as.membership.group_id, partitions)
+        return {**found}
 
-    async def commit_processed(self, partitions: Iterable[TopicPartition]) -> None:
-        """All that was processed and is not committed yet."""
+    async def commit(self, offsets: Mapping[TopicPartition, Offset], *, is_patient: bool = True) -> None:
+        """All of it, or the first error; the others are committed all the same."""
+        coordinator = self._the_coordinator()
+        async with self._turn:
+            commit = Commit(self._as.membership.group_id, offsets, self._positions)
+            try:
+                await self._carry_out(coordinator, commit, is_patient=is_patient)
+            except ClientError:
+                self._counters.failed_commits += 1
+                raise
+
+    async def _carry_out(self, coordinator: Coordinator, commit: Commit, *, is_patient: bool) -> None:
+        options = coordinator.cluster.options
+        patience = Patience(options.retry_timeout_ms if is_patient else 0, options.retry_pause_ms)
+        while to_send := commit.to_send(self._positions):
+            sent_as = self._as.membership
+            try:
+                codes = await ask_to_commit(coordinator, sent_as, to_send)
+            except ClientError as error:
+                if not error.is_retriable or not await patience.pause():
+                    raise
+                continue
+            self._counters.commits += 1
+            commit.answered(codes, sent_as, self._as.membership, is_rejoining=self._as.is_rejoining)
+            if commit.trouble is not None and not await patience.pause():
+                raise commit.trouble
+        if commit.error is not None:
+            raise commit.error
+
+    async def commit_finished(self, partitions: Iterable[TopicPartition], *, is_patient: bool = True) -> None:
+        """All that is finished and not committed yet."""
         offsets = {}
         for one in partitions:
-            place = self._places.get(one)
-            if place is not None and place.position != NOWHERE and place.processed != place.committed:
-                offsets[one] = Offset(place.processed)
-        await self.commit(offsets)
+            place = self._positions.get(one)
+            offset = None if place is None else place.to_commit
+            if offset is not None:
+                offsets[one] = Offset(offset)
+        if offsets:
+            await self.commit(offsets, is_patient=is_patient)
 
     async def run(self, every_ms: int) -> None:
-        """Now and then, until it is cancelled."""
+        """Now and then, until it is cancelled. What fails is tried the next time, with the offsets of then."""
         while True:
             await asyncio.sleep(every_ms / 1000)
             try:
-                await self.commit_processed(list(self._places))
-            except CommitFailed as error:
-                logger.warning("%s", error)
+                await self.commit_finished(list(self._positions), is_patient=False)
             except ClientError as error:
-                logger.warning("offsets were not committed, and will be tried again: %s", error)
+                logger.warning("group %s: offsets were not committed: %s", self._as.membership.group_id, error)

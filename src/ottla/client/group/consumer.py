@@ -2,183 +2,165 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import uuid
+from typing import ClassVar
 
-from ottla.client.errors import ClientError
-from ottla.client.group.assignors import by_topic
-from ottla.client.group.member import Change, Fenced, Member, logger
-from ottla.client.group.offsets import Membership, TopicPartition
-from ottla.client.network.retry import Patience
-from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    TopicPartitions,
+from ottla.client.errors import ServerError
+from ottla.client.group.machine import (
+    Answered,
+    Applied,
+    Change,
+    ErrorTold,
+    FindTarget,
+    HeartbeatDue,
+    MemberMachine,
+    MemberSettings,
+    NextHeartbeat,
+    Polled,
+    RequestFailed,
+    Retry,
+    RetryDue,
+    SendHeartbeat,
+    SendLeave,
+    Start,
+    State,
+    Table,
+    TargetFound,
+    TopicsChanged,
+    with_closing,
 )
+from ottla.client.group.offsets import Membership, TopicPartition
+from ottla.wire.errors import ErrorCode
 
 JOIN_EPOCH = 0
-LEAVE_EPOCH = -1
-STATIC_LEAVE_EPOCH = -2
 _FENCED = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
-class ConsumerMember(Member):
-    _epoch = JOIN_EPOCH
-    _interval_ms = 0
-    _topics: frozenset[str] = frozenset()
-    _ids: dict[bytes, str] = {}  # noqa: RUF012 - replaced, never changed
-    _target: list[TopicPartitions] | None = None
-    """What the coordinator wants it to own, as it said it last."""
-    _told_topics: frozenset[str] | None = None
-    _told_owned: frozenset[TopicPartition] | None = None
+class ConsumerMachine(MemberMachine):
+    """JOINING until the coordinator has given it an epoch, then STABLE: partitions come and go without other states."""
+
+    def __init__(self, group_id: str, settings: MemberSettings) -> None:
+        super().__init__(group_id, settings)
+        self.member_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        self.epoch = JOIN_EPOCH
+        self._target: frozenset[TopicPartition] | None = None
+        """What the coordinator wants it to own, as it said it last."""
+        self._interval_ms = 0
+        self._is_full = True
+        """The answer to the last one may be lost: say everything again, so that everything is answered again."""
+        self._is_sent = False
+        self._is_due = False
 
     @property
     def membership(self) -> Membership:
-        return Membership(self.group_id, self._epoch, self._member_id, self._settings.instance_id)
+        return Membership(self.group_id, self.epoch, self.member_id, self.settings.instance_id)
 
-    async def _run(self) -> None:
-        self._member_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        self._due = asyncio.Event()
-        self._has_target = asyncio.Event()
-        reconciling = self._start(self._watched(self._reconcile()))
-        options = self.cluster.options
-        patience = Patience(options.retry_timeout_ms, options.retry_pause_ms)
-        while True:
-            try:
-                if self._is_stuck():
-                    await self._give_way()
-                await self._beat()
-                patience = Patience(options.retry_timeout_ms, options.retry_pause_ms)
-            except Fenced:
-                reconciling.cancel()  # whatever it offers is overtaken
-                await self._rejoin()
-                reconciling = self._start(self._watched(self._reconcile()))
-                continue
-            except ClientError as error:
-                if not error.is_retriable or not await patience.pause():
-                    raise
-                # The answer may have been lost: say everything again, so that everything is answered again.
-                self._told_topics = self._told_owned = None
-                continue
-            await self._wait_for_next()
+    def _start(self, _: Start) -> None:
+        self._begin_anew()
 
-    def _look_again(self) -> None:
-        self._topics = frozenset()
-        self._due.set()
-
-    async def _wait_for_next(self) -> None:
-        try:
-            async with asyncio.timeout(self._interval_ms / 1000):
-                await self._due.wait()
-        except TimeoutError:
-            pass
-        self._due.clear()
-
-    async def _beat(self) -> None:
-        if not self._topics:
-            await self._find_topics()
-        answer = await self._coordinator.ask(self._heartbeat(), ConsumerGroupHeartbeatResponse)
-        if answer.error_code in _FENCED:
-            raise Fenced
-        error = self._coordinator.error(answer.error_code, answer.error_message)
-        if error is not None:
-            raise error
-        self._epoch = answer.member_epoch
-        self._interval_ms = answer.heartbeat_interval_ms
-        if answer.assignment is not None:
-            self._target = answer.assignment.topic_partitions
-            self._has_target.set()
-
-    def _heartbeat(self) -> ConsumerGroupHeartbeatRequest:
-        """Everything when joining, then only what has changed."""
-        settings = self._settings
-        is_full = self._epoch == JOIN_EPOCH or self._told_owned is None
-        owned = frozenset() if self._epoch == JOIN_EPOCH else self.owned
-        request = ConsumerGroupHeartbeatRequest(
-            group_id=self.group_id,
-            member_id=self._member_id,
-            member_epoch=self._epoch,
-            instance_id=settings.instance_id,
-            rebalance_timeout_ms=settings.max_poll_interval_ms if is_full else -1,
-            subscribed_topic_names=sorted(self._topics) if is_full or self._topics != self._told_topics else None,
-            server_assignor=settings.server_assignor if is_full else None,
-            topic_partitions=self._rows(owned) if is_full or owned != self._told_owned else None,
-        )
-        self._told_topics, self._told_owned = self._topics, owned
-        return request
-
-    def _rows(self, places: frozenset[TopicPartition]) -> list[TopicPartitions]:
-        ids = {name: topic_id for topic_id, name in self._ids.items()}
-        return [TopicPartitions(topic_id=ids[topic], partitions=indexes) for topic, indexes in by_topic(places).items()]
-
-    async def _find_topics(self) -> None:
-        found = await self._subscription.find(self.cluster)
-        self._ids = self._ids | {topic.topic_id: name for name, topic in found.items()}
-        self._topics = self._subscription.wanted(found)
-
-    # What it is to own.
-
-    async def _reconcile(self) -> None:
-        """Walk to the target: give up first, tell the coordinator, then take. A newer target overtakes."""
-        while True:
-            await self._has_target.wait()
-            self._has_target.clear()
-            target = await self._resolved()
-            revoked = self.owned - target
-            if revoked:
-                await self._offer(Change(revoked=revoked))
-                self._due.set()
-            if not self._has_target.is_set():
-                await self._offer(Change(assigned=target - self.owned))
-                self._due.set()
-
-    async def _resolved(self) -> frozenset[TopicPartition]:
-        """The target by names. A topic that is not known yet is left out until it is."""
-        rows = self._target or []
-        if any(row.topic_id not in self._ids for row in rows):
-            try:
-                await self._find_topics()
-            except ClientError as error:
-                logger.info("group %s: the topics could not be asked for: %s", self.group_id, error)
-        return frozenset(
-            TopicPartition(self._ids[row.topic_id], index)
-            for row in rows
-            if row.topic_id in self._ids
-            for index in row.partitions
-        )
-
-    async def _rejoin(self) -> None:
-        """It was thrown out: what it had is others' by now."""
-        self._epoch = JOIN_EPOCH
+    def _begin_anew(self) -> None:
+        self.state = State.JOINING
+        self.epoch = JOIN_EPOCH
         self._target = None
-        self._has_target.clear()
-        self._told_topics = self._told_owned = None
-        await self._lose()
+        self._is_full = True
+        self._is_sent = False
+        self._beat_now()
 
-    # Going.
+    def _beat_now(self) -> None:
+        if self._is_sent:
+            self._is_due = True
+            return
+        self._is_sent, self._is_due = True, False
+        self._do(SendHeartbeat(self._next_attempt(), self._is_full))
 
-    async def _give_way(self) -> None:
-        """The user is stuck: others shall have the partitions until it is back."""
-        logger.warning(
-            "group %s: nothing was asked for within max_poll_interval_ms=%d, so the member leaves",
-            self.group_id,
-            self._settings.max_poll_interval_ms,
-        )
-        await self._send_leave(LEAVE_EPOCH)
-        await self._until_polled()
-        raise Fenced
+    def _beat(self, event: HeartbeatDue) -> None:
+        if event.is_stuck and self.state is State.STABLE:
+            self._do(SendLeave())
+            self._lose(is_away=True)
+        else:
+            self._beat_now()
 
-    async def _leave(self) -> None:
-        if self._epoch > JOIN_EPOCH:
-            await self._send_leave(LEAVE_EPOCH if self._settings.instance_id is None else STATIC_LEAVE_EPOCH)
+    def _topics_changed(self, _: TopicsChanged) -> None:
+        self._beat_now()
 
-    async def _send_leave(self, epoch: int) -> None:
-        request = ConsumerGroupHeartbeatRequest(
-            group_id=self.group_id,
-            member_id=self._member_id,
-            member_epoch=epoch,
-            instance_id=self._settings.instance_id,
-        )
-        await self._coordinator.ask(request, ConsumerGroupHeartbeatResponse)
+    def _answered(self, event: Answered) -> None:
+        if event.attempt != self._attempt:
+            return
+        answer = event.answer
+        self._is_sent = False
+        if answer.error_code in _FENCED:
+            self._lose()
+            return
+        if answer.error_code:
+            self._refused(ServerError(answer.error_code, answer.error_message, about=f"group {self.group_id}"))
+            return
+        self.state = State.STABLE
+        self.epoch = answer.member_epoch
+        self._interval_ms = answer.heartbeat_interval_ms
+        self._is_full = False
+        if answer.assignment is not None:
+            self._do(FindTarget(answer.assignment.topic_partitions))
+        if self._is_due:
+            self._beat_now()
+        else:
+            self._do(NextHeartbeat(self._interval_ms))
+
+    def _refused(self, error: ServerError) -> None:
+        if error.is_retriable:
+            self._is_full = True
+            self._do(Retry(self._next_attempt()))
+        else:
+            self._fail(error, is_permanent=error.code == ErrorCode.FENCED_INSTANCE_ID)
+
+    def _request_failed(self, event: RequestFailed) -> None:
+        if event.attempt != self._attempt:
+            return
+        self._is_sent = False
+        if event.error.is_retriable:
+            self._is_full = True
+            self._do(Retry(self._next_attempt()))
+        else:
+            self._fail(event.error)
+
+    def _retry(self, event: RetryDue) -> None:
+        if event.attempt == self._attempt:
+            self._beat_now()
+
+    # What it is to own: give up first, tell the coordinator, then take. A newer target overtakes.
+
+    def _found_target(self, event: TargetFound) -> None:
+        self._target = event.target
+        if not self._pending_is_taken:
+            self.pending = None
+        self._reconcile()
+
+    def _applied(self, _: Applied) -> None:
+        self._beat_now()
+        self._reconcile()
+
+    def _reconcile(self) -> None:
+        if self.pending is not None or self._target is None:
+            return
+        if self.owned - self._target:
+            self._offer(Change(revoked=self.owned - self._target))
+        elif self._target - self.owned:
+            self._offer(Change(assigned=self._target - self.owned))
+
+    TABLE: ClassVar[Table] = with_closing({
+        (State.IDLE, Start): _start,
+        (State.JOINING, Answered): _answered,
+        (State.JOINING, RequestFailed): _request_failed,
+        (State.JOINING, RetryDue): _retry,
+        (State.JOINING, HeartbeatDue): _beat,
+        (State.STABLE, Answered): _answered,
+        (State.STABLE, RequestFailed): _request_failed,
+        (State.STABLE, RetryDue): _retry,
+        (State.STABLE, HeartbeatDue): _beat,
+        (State.STABLE, TopicsChanged): _topics_changed,
+        (State.STABLE, TargetFound): _found_target,
+        (State.STABLE, Applied): _applied,
+        (State.LOSING, Applied): MemberMachine._go_on_losing,
+        (State.AWAY, Polled): MemberMachine._come_back,
+        (State.FAILED, ErrorTold): MemberMachine._try_again,
+    })  # fmt: skip

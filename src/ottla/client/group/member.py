@@ -1,172 +1,302 @@
-"""A member of a group as its consumer sees it, whichever protocol it speaks.
+"""The I/O around a member's machine: sends what it wants sent, and tells it what came of that.
 
-A member runs in the background: it joins, sends heartbeats and learns what it is to read. What it reads changes
-only when its consumer says so, for its user may be in the middle of something: a change is offered, and the member
-waits, heartbeats going on, until it is applied.
+Every event is handled at once and whole; only requests and timers wait, in tasks of the member's own, so that nothing
+a user cancels can leave it half done.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.client.errors import ClientError
+from ottla.client.group.classic import ClassicMachine
+from ottla.client.group.consumer import ConsumerMachine
 from ottla.client.group.coordinator import Coordinator
+from ottla.client.group.machine import (
+    Applied,
+    Change,
+    Closed,
+    Effect,
+    ErrorTold,
+    FindTarget,
+    HeartbeatDue,
+    MemberMachine,
+    MemberSettings,
+    NextHeartbeat,
+    Offered,
+    Polled,
+    RequestFailed,
+    Retry,
+    RetryDue,
+    SendHeartbeat,
+    SendJoin,
+    SendLeave,
+    SendSync,
+    Start,
+    State,
+    TopicsChanged,
+)
 from ottla.client.group.offsets import Membership, TopicPartition
+from ottla.client.group.requests import ClassicRequests, ConsumerRequests, Requests
 from ottla.client.group.subscription import Subscription
+from ottla.client.log import logger
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.metadata import Topic
+from ottla.client.network.retry import LONGEST_PAUSE_MS
 
 SHORTEST_WATCH_SECONDS = 1.0
-logger = logging.getLogger("ottla.client")
 
 
-class Change(NamedTuple):
-    """What a consumer is to give up, or gets. What is lost belongs to others already: it cannot be committed."""
-
-    revoked: frozenset[TopicPartition] = frozenset()
-    lost: frozenset[TopicPartition] = frozenset()
-    assigned: frozenset[TopicPartition] = frozenset()
-
-
-class MemberSettings(NamedTuple):
-    instance_id: str | None
-    session_timeout_ms: int
-    heartbeat_ms: int
-    max_poll_interval_ms: int
-    assignors: tuple[str, ...]
-    server_assignor: str | None
-
-
-class Fenced(Exception):
-    """The group does not know the member any more: it has lost what it had, and joins anew."""
-
-
-class Member(ABC):
-    """`is_stuck` says whether the consumer's user has not asked for records for too long."""
+class Member:
+    """Runs in the background, from `start` to `close`. `wake` is called when there is something to look at."""
 
     def __init__(
         self, coordinator: Coordinator, group_id: str, subscription: Subscription, settings: MemberSettings,
-        wake: Callable[[], None], is_stuck: Callable[[], bool],
+        wake: Callable[[], None], is_stuck: Callable[[], bool], *, is_classic: bool,
     ) -> None:  # fmt: skip
         self.group_id = group_id
-        self.owned: frozenset[TopicPartition] = frozenset()
-        self.pending: Change | None = None
-        self.error: ClientError | None = None
-        """Why it is no member any more, and will not be again."""
         self._coordinator = coordinator
-        self._subscription = subscription
-        self._settings = settings
         self._wake = wake
         self._is_stuck = is_stuck
-        self._applied = asyncio.Event()
-        self._polled = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._look_now = asyncio.Event()
+        self._pause_seconds = 0.0
+        self._trouble: ClientError | None = None
+        self._trouble_to_tell: ClientError | None = None
+        self._trouble_since = 0.0
+        self._machine: MemberMachine
+        self._requests: Requests
+        if is_classic:
+            classic = ClassicMachine(group_id, settings)
+            self._machine, self._requests = classic, ClassicRequests(classic, coordinator, subscription)
+        else:
+            consumer = ConsumerMachine(group_id, settings)
+            self._machine, self._requests = consumer, ConsumerRequests(consumer, coordinator, subscription)
 
     @property
     def cluster(self) -> Cluster:
         return self._coordinator.cluster
 
-    @property
-    @abstractmethod
-    def membership(self) -> Membership:
-        """As whom to commit."""
-
-    @abstractmethod
-    async def _run(self) -> None:
-        """Until it is cancelled, or raises what cannot be helped."""
-
-    @abstractmethod
-    async def _leave(self) -> None: ...
-
-    def resubscribe(self, subscription: Subscription) -> None:
-        self._subscription = subscription
-        self._look_again()
-
-    @abstractmethod
-    def _look_again(self) -> None:
-        """The topics, or what is wanted of them, may have changed."""
-
     # For the consumer.
 
+    @property
+    def membership(self) -> Membership:
+        """As whom to commit."""
+        return self._machine.membership
+
+    @property
+    def is_rejoining(self) -> bool:
+        """A new generation is about to be known."""
+        return self._machine.is_rejoining
+
+    @property
+    def owned(self) -> frozenset[TopicPartition]:
+        return self._machine.owned
+
+    @property
+    def has_news(self) -> bool:
+        return self._machine.pending is not None or self._machine.error is not None
+
     def start(self) -> None:
-        self._start(self._watched(self._run()))
-        self._start(self._watched(self._watch()))
+        self._start_task(self._watch())
+        self._post(Start())
+
+    def take_pending(self) -> Change | None:
+        """A change to be applied: the user is told, and then `apply` is called."""
+        return self._machine.take_pending()
+
+    def apply(self, change: Change) -> None:
+        for what, partitions in zip(("gave up", "lost", "reads"), change, strict=True):
+            if partitions:
+                logger.info("group %s: %s %s", self.group_id, what, ", ".join(map(str, sorted(partitions))))
+        self._post(Applied(change))
 
     def polled(self) -> None:
         """The user is here."""
-        self._polled.set()
+        self._post(Polled())
 
-    def apply(self, change: Change) -> None:
-        """It is done."""
-        self.owned = self.owned - change.revoked - change.lost | change.assigned
-        if self.pending is change:  # else another has overtaken it
-            self.pending = None
-            self._applied.set()
+    def take_error(self) -> ClientError | None:
+        """What the user must be told: why it is no member, or that it could not become one for too long."""
+        error = self._machine.error
+        if error is not None:
+            self._post(ErrorTold())
+            return error.again()
+        trouble, self._trouble_to_tell = self._trouble_to_tell, None
+        return None if trouble is None else trouble.again()
 
-    async def close(self) -> None:
+    def resubscribe(self, subscription: Subscription) -> None:
+        self._requests.subscription = subscription
+        self._requests.topics_changed()
+        self._post(TopicsChanged())
+
+    def look_again(self) -> None:
+        """A topic has gone: see what there is, soon."""
+        self._look_now.set()
+
+    def beat_soon(self) -> None:
+        """Learn from the coordinator how things stand."""
+        self._set_timer("heartbeat", 0, self._heartbeat_due)
+
+    async def close(self, *, leaves: bool = True) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
         for task in self._tasks:
             task.cancel()
+        was_failed = self._machine.state in (State.FAILED, State.CLOSED)
+        self._post(Closed())
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self.error is None:
+        if leaves and not was_failed:
             try:
-                await self._leave()
+                await self._requests.leave(is_closing=True)
             except ClientError as error:
                 logger.info("group %s could not be left: %s", self.group_id, error)
 
-    # For protocols.
+    # Events and effects.
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        self._tasks.append(task)
-        return task
+    def _post(self, event: Any) -> None:
+        before = self._machine.state
+        effects = self._machine.handle(event)
+        if self._machine.state is not before:
+            logger.debug("group %s: %s, now %s", self.group_id, before.name, self._machine.state.name)
+        for effect in effects:
+            self._perform(effect)
 
-    async def _watched(self, work: Coroutine[Any, Any, None]) -> None:
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Offered():
+                self._wake()
+            case NextHeartbeat(after_ms):
+                self._set_timer("heartbeat", after_ms / 1000, self._heartbeat_due)
+            case Retry(attempt):
+                first_seconds = self.cluster.options.retry_pause_ms / 1000
+                self._pause_seconds = min(max(2 * self._pause_seconds, first_seconds), LONGEST_PAUSE_MS / 1000)
+                self._set_timer("retry", self._pause_seconds, lambda: self._post(RetryDue(attempt)))
+            case SendLeave():
+                self._start_task(self._leave_for_now())
+            case FindTarget(rows):
+                self._start_task(self._find_target(rows))
+            case SendJoin(attempt) | SendSync(attempt):
+                self._start_task(self._send(attempt, effect))
+            case SendHeartbeat(attempt):
+                self._start_task(self._send(attempt, effect))
+
+    async def _send(self, attempt: int, effect: SendJoin | SendSync | SendHeartbeat) -> None:
         try:
-            await work
+            event = await self._requests.send(effect)
         except ClientError as error:
-            self.error = error
-            self._wake()
-
-    async def _offer(self, change: Change) -> None:
-        """Wait until the consumer has applied it. Nothing to do is done at once."""
-        if not any(change):
+            self._note_trouble(error)
+            self._post(RequestFailed(attempt, error))
             return
-        self._applied.clear()
-        self.pending = change
+        self._note_answer(self._requests.code_of(event))
+        self._post(event)
+
+    def _heartbeat_due(self) -> None:
+        self._post(HeartbeatDue(self._is_stuck()))
+
+    async def _leave_for_now(self) -> None:
+        """The user is stuck: others shall have the partitions until it is back."""
+        logger.warning(
+            "group %s: nothing was asked for within max_poll_interval_ms=%d, so the member leaves",
+            self.group_id,
+            self._machine.settings.max_poll_interval_ms,
+        )
+        try:
+            await self._requests.leave(is_closing=False)
+        except ClientError as error:
+            logger.info("group %s could not be left: %s", self.group_id, error)
+
+    async def _find_target(self, rows: Any) -> None:
+        assert isinstance(self._requests, ConsumerRequests)
+        pause_seconds = self.cluster.options.retry_pause_ms / 1000
+        self._requests.latest_target = rows
+        while True:
+            target, is_whole = await self._requests.resolve(rows)
+            if self._requests.latest_target is not rows:
+                return  # a newer one is on its way
+            self._post(target)
+            if is_whole:
+                return
+            # A topic that is not known yet is left out until it is.
+            await asyncio.sleep(pause_seconds)
+            pause_seconds = min(2 * pause_seconds, SHORTEST_WATCH_SECONDS)
+
+    # Outages.
+
+    def _note_trouble(self, error: ClientError) -> None:
+        if self._trouble is None:
+            self._trouble_since = self._loop.time()
+            logger.info("group %s: trouble with its coordinator: %s", self.group_id, error)
+            self._set_timer("trouble", self.cluster.options.retry_timeout_ms / 1000, self._tell_trouble)
+        self._trouble = error
+
+    def _note_answer(self, code: int) -> None:
+        error = self._coordinator.error(code)
+        if error is not None and error.is_retriable:
+            self._note_trouble(error)
+            return
+        self._pause_seconds = 0.0
+        if self._trouble is not None:
+            seconds = self._loop.time() - self._trouble_since
+            logger.info("group %s: its coordinator answers again after %.1f s", self.group_id, seconds)
+            self._trouble = self._trouble_to_tell = None
+            self._cancel_timer("trouble")
+
+    def _tell_trouble(self) -> None:
+        """It goes on trying; the user decides whether to."""
+        self._trouble_to_tell = self._trouble
+        self._set_timer("trouble", self.cluster.options.retry_timeout_ms / 1000, self._tell_trouble)
         self._wake()
-        await self._applied.wait()
 
-    async def _lose(self) -> None:
-        while self.owned:
-            await self._offer(Change(lost=self.owned))
-
-    async def _until_polled(self) -> None:
-        self._polled.clear()
-        await self._polled.wait()
+    # Topics that come and go.
 
     async def _watch(self) -> None:
         """Notice topics that come and go, and partitions that are added."""
         seen: dict[str, Topic] | None = None
         while True:
             pause_seconds = self.cluster.options.metadata_age_ms / 1000
+            self._look_now.clear()
             try:
-                found = await self._subscription.find(self.cluster)
+                found = await self._requests.subscription.find(self.cluster)
             except ClientError as error:
                 logger.debug("group %s: the topics could not be asked for: %s", self.group_id, error)
+                pause_seconds = min(pause_seconds, SHORTEST_WATCH_SECONDS)
             else:
                 if seen is not None and _shape(found) != _shape(seen):
-                    self._look_again()
-                missing = self._subscription.wanted(found) - set(found)
+                    self._requests.topics_changed()
+                    self._post(TopicsChanged())
+                missing = self._requests.subscription.wanted(found) - set(found)
                 if seen is None and missing:
                     logger.warning("group %s waits for topics that do not exist: %s", self.group_id, sorted(missing))
                 if missing or not found:
                     pause_seconds = min(pause_seconds, SHORTEST_WATCH_SECONDS)
                 seen = found
-            await asyncio.sleep(pause_seconds)
+            # Never at once: many partitions may notice the same.
+            await asyncio.sleep(min(pause_seconds, SHORTEST_WATCH_SECONDS))
+            try:
+                async with asyncio.timeout(max(pause_seconds - SHORTEST_WATCH_SECONDS, 0)):
+                    await self._look_now.wait()
+            except TimeoutError:
+                pass
+
+    # Tasks and timers.
+
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _set_timer(self, name: str, seconds: float, function: Callable[[], None]) -> None:
+        self._cancel_timer(name)
+        self._timers[name] = self._loop.call_later(seconds, function)
+
+    def _cancel_timer(self, name: str) -> None:
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()
 
 
 def _shape(topics: dict[str, Topic]) -> dict[str, tuple[bytes, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 DEFAULT_PORT = 9092
@@ -16,8 +17,12 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def parse_addresses(text: str) -> tuple[Address, ...]:
-    """Addresses as "host:port,host:port"; ValueError says which one is wrong. The port may be left out."""
+def parse_addresses(given: str | Sequence[str]) -> tuple[Address, ...]:
+    """Addresses as "host:port,host:port", or a list of such; ValueError says which one is wrong.
+
+    The port may be left out.
+    """
+    text = given if isinstance(given, str) else ",".join(given)
     addresses = tuple(_parse(part.strip()) for part in text.split(",") if part.strip())
     if not addresses:
         raise ValueError("no address: it is HOST:PORT, as in localhost:9092")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
 from typing import NamedTuple, Self, TypeVar
 
@@ -65,7 +65,11 @@ class _Known(NamedTuple):
 class Cluster:
     """Connections are opened when they are needed. A context manager: `async with Cluster("localhost:9092")`."""
 
-    def __init__(self, bootstrap: str, options: ClientOptions = ClientOptions()) -> None:  # noqa: B008 - immutable
+    def __init__(
+        self,
+        bootstrap: str | Sequence[str],
+        options: ClientOptions = ClientOptions(),  # noqa: B008 - immutable
+    ) -> None:
         self.options = options
         self._bootstrap = parse_addresses(bootstrap)
         self._brokers: dict[int, Address] = {}

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from ottla.client.consumer.fetched_data import Portion
-from ottla.client.errors import InvalidRecord
+from ottla.client.consumer.fetched_data import FetchedData
+from ottla.client.errors import ClientError, InvalidRecord
 from ottla.client.producer.chunk import Chunk
 from ottla.records.codec import Binary, Column, ColumnBuffers, Headers, Rows
 
@@ -65,22 +65,27 @@ def _timestamps(chunk: Chunk, column: Any) -> list[int]:
     return timestamps
 
 
-def record_batches(portion: Portion, *, with_headers: bool = False) -> list[pa.RecordBatch]:
-    """The records of a portion: topic, partition, offset, timestamp, key, value, and headers if they are asked for."""
-    found = (columns.finish() for columns in portion.columns(with_headers=with_headers))
-    batches = (_record_batch(portion, columns) for columns in found)
-    return [batch for batch in batches if batch.num_rows]
+def record_batches(
+    data: FetchedData, start: int, end: int | None = None, *, with_headers: bool = False
+) -> tuple[list[pa.RecordBatch], int, ClientError | None]:
+    """The records from `start` on: topic, partition, offset, timestamp, key, value, and headers if they are asked for.
+
+    Beside them, the offset up to which they go, `end` at most, and what is wrong there.
+    """
+    found, next_offset, damage = data.columns(start, with_headers=with_headers)
+    if end is not None and end < next_offset:
+        next_offset, damage = end, None
+    batches = [_record_batch(data, columns.finish(), next_offset) for columns in found]
+    return [batch for batch in batches if batch.num_rows], next_offset, damage
 
 
-def _record_batch(portion: Portion, columns: ColumnBuffers) -> pa.RecordBatch:
+def _record_batch(data: FetchedData, columns: ColumnBuffers, end: int) -> pa.RecordBatch:
     """The buffers are taken as they are, without a copy."""
     rows = columns.rows
     zeros = pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(bytes(4 * rows))])
     arrays = {
-        "topic": pa.DictionaryArray.from_arrays(zeros, pa.array([portion.topic])),
-        "partition": pa.Array.from_buffers(
-            pa.int32(), rows, [None, pa.py_buffer(array("i", [portion.partition]) * rows)]
-        ),
+        "topic": pa.DictionaryArray.from_arrays(zeros, pa.array([data.topic])),
+        "partition": pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(array("i", [data.partition]) * rows)]),
         "offset": _numbers(pa.int64(), rows, columns.offsets),
         "timestamp": _numbers(pa.timestamp("ms", tz="UTC"), rows, columns.timestamps),
         "key": _binary_array(pa.binary(), rows, columns.keys),
@@ -89,7 +94,7 @@ def _record_batch(portion: Portion, columns: ColumnBuffers) -> pa.RecordBatch:
     if columns.headers is not None:
         arrays["headers"] = _headers_array(rows, columns.headers)
     batch = pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
-    return batch if portion.end is None else batch.slice(0, bisect_left(columns.offsets, portion.end))
+    return batch if not rows or columns.offsets[-1] < end else batch.slice(0, bisect_left(columns.offsets, end))
 
 
 def _numbers(kind: Any, rows: int, numbers: memoryview) -> Any:

@@ -1,0 +1,482 @@
+"""What both faces of the consumer share: the positions, and the background work that moves them.
+
+Everything here is of the event loop. `next` is the one call that waits for records; whatever a user cancels, the state
+is whole: it changes between awaits only, and what was begun is done again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import count
+
+from ottla.client.consumer.fetcher import Fetcher, FetcherTold
+from ottla.client.consumer.hand_out import HandOut
+from ottla.client.consumer.options import CoreOptions
+from ottla.client.consumer.partition_position import NOWHERE, Entry, PartitionPosition
+from ottla.client.consumer.start_offsets import StartOffsets
+from ottla.client.consumer.statistics import ConsumerStatistics, Counters
+from ottla.client.errors import ClientError, DeserializationFailed
+from ottla.client.group.committer import Committer
+from ottla.client.group.coordinator import Coordinator, CoordinatorKind
+from ottla.client.group.machine import Change
+from ottla.client.group.member import Member
+from ottla.client.group.offsets import GroupOffsets, Membership, Offset, TopicPartition
+from ottla.client.group.subscription import Subscription
+from ottla.client.log import logger
+from ottla.client.network.cluster import ClientOptions, Cluster
+from ottla.client.offsets import Position, find_offsets
+
+DEFAULT_WAIT_MS = 500
+AT_MOST_ONCE_RECORDS = 500
+"""How many records are committed together before they are handed out."""
+
+
+class ConsumerCore:
+    def __init__(
+        self, bootstrap: str | Sequence[str], client_options: ClientOptions, subscription: Subscription | None,
+        options: CoreOptions,
+    ) -> None:  # fmt: skip
+        if subscription is not None and options.group is None:
+            raise ValueError("to subscribe is to be in a group: give its name, or assign partitions")
+        self._cluster = Cluster(bootstrap, client_options)
+        self._subscription = subscription
+        self._options = options
+        self._member: Member | None = None
+        self._telling: Change | None = None
+        self._is_told = False
+        self._out: HandOut | None = None
+        self._out_turns = count(1)
+        self._marks: tuple[int, ...] = ()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._is_open = self._is_closed = False
+        self._is_polling = self._is_handling = self._is_stopping = False
+        self._polled_at = 0.0
+        self.counters = Counters()
+
+    # From the beginning to the end.
+
+    async def open(self) -> None:
+        if self._is_open or self._is_closed:
+            raise RuntimeError("this consumer is open already" if self._is_open else "this consumer is closed")
+        try:
+            await self._cluster.open()
+        except BaseException:
+            await self._cluster.close()
+            raise
+        options = self._options
+        self._loop = asyncio.get_running_loop()
+        self._polled_at = self.now()
+        self._woken = asyncio.Event()
+        told = FetcherTold(self._woken.set, self._topic_gone)
+        self._fetcher = Fetcher(
+            self._cluster, options.isolation, options.limits, options.fetch_wait_ms, options.buffer_bytes, told,
+            self.counters,
+        )  # fmt: skip
+        self.positions = self._fetcher.positions
+        group = options.group
+        self._coordinator = None if group is None else Coordinator(self._cluster, CoordinatorKind.GROUP, group)
+        self._committer = Committer(self._coordinator, self.positions, self, self.counters)
+        self._starts = StartOffsets(
+            self._cluster, self.positions, self._committer, options.start, options.isolation, self._located,
+            self._topic_gone,
+        )  # fmt: skip
+        self._tasks += [asyncio.create_task(self._fetcher.run()), asyncio.create_task(self._starts.run())]
+        if options.auto_commit_ms and group is not None:
+            self._tasks.append(asyncio.create_task(self._committer.run(options.auto_commit_ms)))
+        self._is_open = True
+        if self._subscription is not None:
+            self._join(self._subscription)
+
+    def now(self) -> float:
+        self._check_open()
+        return self._loop.time()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise RuntimeError("this consumer is closed")
+        if not hasattr(self, "_loop"):
+            raise RuntimeError("this consumer is not open: use it in a `with` block, or call open() first")
+
+    def stop_handing_out(self, *, is_processed: bool) -> None:
+        """Before it is closed. What is in hand is finished, or is handed back."""
+        if not self._is_open:
+            return
+        if not is_processed:
+            self.hand_back()
+        self._settle()
+
+    async def close(self, timeout_seconds: float) -> None:
+        """Commits what is finished and leaves the group, as far as there is time for that."""
+        if self._is_closed:
+            return
+        is_open, self._is_open, self._is_closed = self._is_open, False, True
+        try:
+            if is_open:
+                async with asyncio.timeout(timeout_seconds):
+                    await self._commit_last()
+                    if self._member is not None:
+                        await self._member.close()
+        except TimeoutError:
+            logger.warning("group %s: no time to commit the last offsets and to leave", self._options.group)
+        finally:
+            await self._release()
+
+    async def _commit_last(self) -> None:
+        if self._options.auto_commit_ms and self._options.group is not None:
+            try:
+                await self._committer.commit_finished(self.positions)
+            except ClientError as error:
+                logger.warning("group %s: the last offsets were not committed: %s", self._options.group, error)
+
+    async def _release(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        if self._member is not None:
+            await self._member.close(leaves=False)
+        await self._cluster.close()
+
+    # What to read.
+
+    async def subscribe(self, subscription: Subscription) -> None:
+        self._check_open()
+        self._subscription = subscription
+        if self._member is None:
+            self.positions.clear()
+            self._join(subscription)
+        else:
+            self._member.resubscribe(subscription)
+
+    async def unsubscribe(self) -> None:
+        self._check_open()
+        await self._commit_last()
+        member, self._member = self._member, None
+        self._subscription = self._telling = None
+        self.positions.clear()
+        self._interrupt()
+        if member is not None:
+            await member.close()
+
+    async def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        await self.unsubscribe()
+        places = {one: PartitionPosition(one) for one in partitions}
+        self.positions.update(places)
+        await self._starts.until_known(places.values())
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        return frozenset(self.positions) if self._is_open else frozenset()
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        for one in partitions:
+            self.place(one).is_paused = True
+        self._interrupt()
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        for one in partitions:
+            self.place(one).is_paused = False
+        self._wake_all()
+
+    async def seek(self, partition: TopicPartition, position: Position) -> None:
+        self.place(partition)
+        found = await find_offsets(
+            self._cluster, partition.topic, [partition.partition], position, self._options.isolation
+        )
+        self.place(partition).seek(found[partition.partition])
+        self._interrupt()
+        self._wake_all()
+
+    def place(self, partition: TopicPartition) -> PartitionPosition:
+        self._check_open()
+        place = self.positions.get(partition)
+        if place is None:
+            raise ValueError(f"{partition} is not assigned to this consumer")
+        return place
+
+    def lag(self) -> dict[TopicPartition, int]:
+        self._check_open()
+        return {
+            one: max(0, place.high_watermark - place.position)
+            for one, place in list(self.positions.items())
+            if place.high_watermark != NOWHERE and place.position != NOWHERE
+        }
+
+    def statistics(self) -> ConsumerStatistics:
+        counted = self.counters
+        return ConsumerStatistics(
+            counted.fetches, counted.fetched_bytes, counted.polls, counted.commits, counted.failed_commits,
+            counted.rebalances, counted.errors, len(self.positions), self._fetcher.held_bytes,
+            sum(self.lag().values()),
+        )  # fmt: skip
+
+    # Handing out.
+
+    async def next(self, wait_ms: int | None) -> HandOut | Change:
+        """What is to be handed out, or a change that its user must be told of before the next call.
+
+        All that was handed out before is finished. Empty when nothing came within the time; None waits for ever.
+        """
+        self._check_open()
+        if self._is_polling:
+            raise RuntimeError("this consumer is being read elsewhere: one loop at a time")
+        self._settle()
+        self._is_polling = True
+        self.counters.polls += 1
+        deadline = None if wait_ms is None else self._loop.time() + wait_ms / 1000
+        try:
+            while True:
+                self._woken.clear()
+                if self._is_stopping:
+                    self._is_stopping = False
+                    return self._hand_out([], is_stopped=True)
+                step = await self._step(deadline)
+                if step is not None:
+                    return step
+                try:
+                    async with asyncio.timeout_at(deadline):
+                        await self._woken.wait()
+                except TimeoutError:
+                    return self._hand_out([])
+        except ClientError:
+            self.counters.errors += 1
+            raise
+        finally:
+            self._is_polling = False
+            self._polled_at = self._loop.time()
+
+    def _settle(self) -> None:
+        """The user asks for more: what it has is finished, and what it did not get comes next."""
+        out, self._out = self._out, None
+        if out is not None:
+            out.is_interrupted = True
+            for entry in out.entries:
+                entry.place.settle()
+            self._fetcher.wake()
+
+    async def _step(self, deadline: float | None) -> HandOut | Change | None:
+        if self._telling is not None and self._is_told:
+            self._finish(self._telling)
+        self._raise_errors()
+        if self._member is not None:
+            self._member.polled()
+            if self._telling is None:
+                self._telling, self._is_told = self._member.take_pending(), False
+            if self._telling is not None:
+                await self._prepare(self._telling, deadline)
+                self._is_told = True
+                return self._telling
+        entries = self._ready()
+        if entries and self._options.delivery == "at-most-once":
+            entries = await self._committed_first(entries)
+        return self._hand_out(entries) if entries else None
+
+    def _ready(self) -> list[Entry]:
+        """What can be handed out, of all partitions: half of the buffer at most, so that the other half can be filled
+        meanwhile. Who did not get his turn comes first the next time."""
+        found = [entry for place in self.positions.values() if (entry := place.peek()) is not None]
+        most_bytes = self._options.buffer_bytes // 2
+        if sum(entry.data.size_bytes for entry in found) <= most_bytes:
+            return found
+        found.sort(key=lambda entry: entry.place.out_turn)
+        taken, taken_bytes = found[:1], found[0].data.size_bytes
+        for entry in found[1:]:
+            taken_bytes += entry.data.size_bytes
+            if taken_bytes > most_bytes:
+                break
+            taken.append(entry)
+        return taken
+
+    async def _committed_first(self, entries: list[Entry]) -> list[Entry]:
+        """A few records of each are committed, and then given out. What cannot be committed stays."""
+        for entry in entries:
+            entry.end = entry.data.sound(entry.start, AT_MOST_ONCE_RECORDS).next_offset
+        if self._options.group is not None:
+            await self._committer.commit(
+                {
+                    entry.place.topic_partition: Offset(entry.end)
+                    for entry in entries
+                    if entry.end is not None and entry.end > entry.start
+                }
+            )
+        # While the commit was on its way, one may have been paused or moved, or be another's.
+        return [
+            entry
+            for entry in entries
+            if self.positions.get(entry.place.topic_partition) is entry.place
+            and entry.place.fetched
+            and entry.place.fetched[0] is entry.data
+            and entry.place.position == entry.start
+        ]
+
+    def _hand_out(self, entries: list[Entry], *, is_stopped: bool = False) -> HandOut:
+        for entry in entries:
+            entry.place.hand_out(entry)
+            entry.place.out_turn = next(self._out_turns)
+        self._out = HandOut(entries, self._options.deserializers, is_stopped=is_stopped)
+        self._marks = ()
+        self._fetcher.wake()
+        return self._out
+
+    def _raise_errors(self) -> None:
+        error = None if self._member is None else self._member.take_error()
+        if error is None:
+            error, self._fetcher.error = self._fetcher.error, None
+        if error is None:
+            error, self._starts.error = self._starts.error, None
+        if error is not None:
+            raise error.again()
+
+    def stop(self) -> None:
+        self._check_open()
+        self._is_stopping = True
+        self._interrupt()
+        self._woken.set()
+
+    def _interrupt(self) -> None:
+        out = self._out
+        if out is not None:
+            out.is_interrupted = True
+
+    def _located(self) -> None:
+        self._fetcher.wake()
+        self._woken.set()
+
+    def _wake_all(self) -> None:
+        self._fetcher.wake()
+        self._starts.wake()
+        self._woken.set()
+
+    # What the user did not get done.
+
+    def hand_back(self) -> None:
+        """What is in hand was not processed: it comes again. From the thread that hands out."""
+        out = self._out
+        if out is not None:
+            for entry in out.entries:
+                entry.place.hand_back()
+
+    def skip(self, failed: DeserializationFailed) -> None:
+        """Go on behind a record that cannot be read."""
+        place = self.positions.get(TopicPartition(failed.topic or "", failed.partition or 0))
+        if place is not None and place.position == failed.offset:
+            place.finished = place.position = failed.offset + 1
+
+    def start_rewinding(self) -> None:
+        """Back to what is committed, as soon as that is known. From any thread."""
+        self._loop.call_soon_threadsafe(self._rewind_all)
+
+    def _rewind_all(self) -> None:
+        for place in self.positions.values():
+            place.rewind()
+        self._interrupt()
+        self._wake_all()
+
+    async def rewind(self) -> None:
+        self._check_open()
+        self._rewind_all()
+        await self._starts.until_known(list(self.positions.values()))
+
+    @contextmanager
+    def handling(self) -> Iterator[None]:
+        """However long it takes, it is not stuck."""
+        self._is_handling = True
+        try:
+            yield
+        finally:
+            self._polled_at = self._loop.time()
+            self._is_handling = False
+
+    # The group.
+
+    @property
+    def membership(self) -> Membership:
+        return Membership(self._options.group or "") if self._member is None else self._member.membership
+
+    @property
+    def is_rejoining(self) -> bool:
+        return self._member is not None and self._member.is_rejoining
+
+    def _join(self, subscription: Subscription) -> None:
+        assert self._coordinator is not None
+        assert self._options.group is not None
+        self._member = Member(
+            self._coordinator, self._options.group, subscription, self._options.member, self._member_has_news,
+            self._is_stuck, is_classic=self._options.is_classic,
+        )  # fmt: skip
+        self._member.start()
+
+    def _member_has_news(self) -> None:
+        # What is committed already would be lost if it was put back, and then taken away.
+        if self._options.delivery != "at-most-once":
+            self._interrupt()
+        self._woken.set()
+
+    def _topic_gone(self) -> bool:
+        """Whether a group will see to it that a topic that is not there is not read."""
+        if self._member is not None:
+            self._member.look_again()
+        return self._member is not None
+
+    def _is_stuck(self) -> bool:
+        """A handler that still runs is slow, not stuck; so is a loop that has moved since it was looked at last."""
+        if self._is_polling or self._is_handling:
+            return False
+        marks = () if self._out is None else tuple(entry.place.position for entry in self._out.entries)
+        if marks != self._marks:
+            self._marks = marks
+            self._polled_at = self._loop.time()
+        return (self._loop.time() - self._polled_at) * 1000 > self._options.member.max_poll_interval_ms
+
+    async def _prepare(self, change: Change, deadline: float | None) -> None:
+        """Before the user is told. May be done again, if it was cancelled."""
+        if change.revoked and self._options.auto_commit_ms:
+            try:
+                await self._committer.commit_finished(change.revoked)
+            except ClientError as error:
+                logger.warning(
+                    "group %s: offsets of what is given up were not committed: %s", self._options.group, error
+                )
+        if change.assigned:
+            for one in sorted(change.assigned):
+                self.positions.setdefault(one, PartitionPosition(one))
+            # One attempt to find where they begin, for who is told may want to know. It goes on in the background.
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await self._starts.until_round_over()
+            except TimeoutError:
+                pass
+
+    def _finish(self, change: Change) -> None:
+        """After the user was told."""
+        self._telling = None
+        self.counters.rebalances += 1
+        for one in change.revoked | change.lost:
+            self.positions.pop(one, None)
+        assert self._member is not None
+        self._member.apply(change)
+
+    # Offsets.
+
+    def group_offsets(self) -> GroupOffsets:
+        self._check_open()
+        return GroupOffsets(
+            self.membership,
+            {one: Offset(place.position) for one, place in list(self.positions.items()) if place.is_ready},
+        )
+
+    async def commit(self, offsets: Mapping[TopicPartition, int | Offset] | None) -> None:
+        self._check_open()
+        if offsets is None:
+            offsets = self.group_offsets().offsets
+            for place in self.positions.values():
+                place.finished = place.position
+        await self._committer.commit(
+            {one: offset if isinstance(offset, Offset) else Offset(offset) for one, offset in offsets.items()}
+        )
+
+    async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
+        self._check_open()
+        return await self._committer.fetch(list(partitions))

@@ -1,0 +1,240 @@
+"""The requests of a member, in both protocols: what its machine wants sent, and the answers as events."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from ottla.client.errors import ClientError, ServerError
+from ottla.client.group.assignors import ASSIGNORS, Assignor, by_topic
+from ottla.client.group.blobs import encode_assignment, encode_subscription, read_assignment, read_subscriber
+from ottla.client.group.classic import ClassicMachine
+from ottla.client.group.consumer import JOIN_EPOCH, ConsumerMachine
+from ottla.client.group.coordinator import Coordinator
+from ottla.client.group.machine import (
+    Answered,
+    HeartbeatAnswered,
+    SendHeartbeat,
+    SendJoin,
+    SendSync,
+    Synced,
+    TargetFound,
+)
+from ottla.client.group.offsets import TopicPartition
+from ottla.client.group.subscription import Subscription, existing_topics
+from ottla.client.log import logger
+from ottla.client.network.cluster import Line
+from ottla.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+
+PROTOCOL_TYPE = "consumer"
+LEAVE_EPOCH = -1
+STATIC_LEAVE_EPOCH = -2
+
+
+class Requests(ABC):
+    def __init__(self, coordinator: Coordinator, subscription: Subscription) -> None:
+        self.subscription = subscription
+        self._coordinator = coordinator
+
+    @abstractmethod
+    async def send(self, effect: SendJoin | SendSync | SendHeartbeat) -> Any:
+        """One attempt; its answer as an event."""
+
+    def code_of(self, event: Any) -> int:
+        """The error code of an answer."""
+        code: int = event.answer.error_code if isinstance(event, Answered) else event.code
+        return code
+
+    @abstractmethod
+    async def leave(self, *, is_closing: bool) -> None: ...
+
+    @abstractmethod
+    def topics_changed(self) -> None:
+        """What is known of the topics is old."""
+
+
+class ClassicRequests(Requests):
+    def __init__(self, machine: ClassicMachine, coordinator: Coordinator, subscription: Subscription) -> None:
+        super().__init__(coordinator, subscription)
+        self._machine = machine
+
+    async def send(self, effect: SendJoin | SendSync | SendHeartbeat) -> Any:
+        if isinstance(effect, SendJoin):
+            return Answered(effect.attempt, await self._join())
+        if isinstance(effect, SendSync):
+            return await self._sync(effect)
+        return await self._beat()
+
+    def topics_changed(self) -> None:
+        """They are asked for with each generation."""
+
+    async def _join(self) -> JoinGroupResponse:
+        machine, settings = self._machine, self._machine.settings
+        found = await self.subscription.find(self._coordinator.cluster)
+        topics = self.subscription.wanted(found)
+        request = JoinGroupRequest(
+            group_id=machine.group_id,
+            session_timeout_ms=settings.session_timeout_ms,
+            rebalance_timeout_ms=settings.max_poll_interval_ms,
+            member_id=machine.member_id,
+            group_instance_id=settings.instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=[
+                JoinGroupRequestProtocol(
+                    name=assignor.name,
+                    metadata=encode_subscription(assignor, topics, machine.owned, machine.had, machine.had_in),
+                )
+                for assignor in self._assignors
+            ],
+        )
+        return await self._coordinator.ask(
+            request, JoinGroupResponse, wait_ms=settings.max_poll_interval_ms, line=Line.JOINING
+        )
+
+    @property
+    def _assignors(self) -> list[Assignor]:
+        return [ASSIGNORS[name] for name in self._machine.settings.assignors]
+
+    async def _sync(self, effect: SendSync) -> Synced:
+        machine, joined = self._machine, effect.joined
+        assignments: list[SyncGroupRequestAssignment] = []
+        if joined.leader == joined.member_id and not joined.skip_assignment:
+            assignments = await self._assign(joined)
+        request = SyncGroupRequest(
+            group_id=machine.group_id,
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            group_instance_id=machine.settings.instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=joined.protocol_name,
+            assignments=assignments,
+        )
+        answer = await self._coordinator.ask(
+            request, SyncGroupResponse, wait_ms=machine.settings.max_poll_interval_ms, line=Line.JOINING
+        )
+        target = frozenset() if answer.error_code else frozenset(read_assignment(answer.assignment))
+        return Synced(effect.attempt, answer.error_code, target)
+
+    async def _assign(self, joined: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
+        """This member is the leader: it decides for all."""
+        assignor = ASSIGNORS[joined.protocol_name or ""]
+        subscribers = {
+            member.member_id: read_subscriber(member.metadata, assignor, member.group_instance_id)
+            for member in joined.members
+        }
+        names: set[str] = set().union(*(subscriber.topics for subscriber in subscribers.values()))
+        found = await existing_topics(self._coordinator.cluster, names)
+        counts = {name: len(topic.partitions) for name, topic in found.items()}
+        return [
+            SyncGroupRequestAssignment(member_id=member_id, assignment=encode_assignment(places))
+            for member_id, places in assignor.assign(subscribers, counts).items()
+        ]
+
+    async def _beat(self) -> HeartbeatAnswered:
+        machine = self._machine
+        generation = machine.generation
+        request = HeartbeatRequest(
+            group_id=machine.group_id,
+            generation_id=generation,
+            member_id=machine.member_id,
+            group_instance_id=machine.settings.instance_id,
+        )
+        answer = await self._coordinator.ask(request, HeartbeatResponse)
+        return HeartbeatAnswered(generation, answer.error_code)
+
+    async def leave(self, *, is_closing: bool) -> None:
+        """A static member that closes stays: it will be back."""
+        machine = self._machine
+        if not machine.member_id or (is_closing and machine.settings.instance_id is not None):
+            return
+        identity = MemberIdentity(member_id=machine.member_id, group_instance_id=machine.settings.instance_id)
+        request = LeaveGroupRequest(group_id=machine.group_id, members=[identity])
+        answer = await self._coordinator.ask(request, LeaveGroupResponse)
+        code = answer.error_code or next((row.error_code for row in answer.members), 0)
+        if code:
+            raise ServerError(code, about=f"group {machine.group_id}")
+
+
+class ConsumerRequests(Requests):
+    def __init__(self, machine: ConsumerMachine, coordinator: Coordinator, subscription: Subscription) -> None:
+        super().__init__(coordinator, subscription)
+        self._machine = machine
+        self._topics: frozenset[str] | None = None
+        self._ids: dict[bytes, str] = {}
+        self._told_topics: frozenset[str] | None = None
+        self._told_owned: frozenset[TopicPartition] | None = None
+        self._has_joined = False
+        self.latest_target: Any = None
+
+    def topics_changed(self) -> None:
+        self._topics = None
+
+    async def send(self, effect: SendJoin | SendSync | SendHeartbeat) -> Any:
+        assert isinstance(effect, SendHeartbeat)
+        topics = await self._find_topics() if self._topics is None else self._topics
+        request, owned = self._heartbeat(topics, is_full=effect.is_full)
+        self._has_joined = True
+        answer = await self._coordinator.ask(request, ConsumerGroupHeartbeatResponse)
+        if not answer.error_code:
+            self._told_topics, self._told_owned = topics, owned
+        return Answered(effect.attempt, answer)
+
+    def _heartbeat(
+        self, topics: frozenset[str], *, is_full: bool
+    ) -> tuple[ConsumerGroupHeartbeatRequest, frozenset[TopicPartition]]:
+        """Everything when joining and after trouble, else only what has changed."""
+        machine, settings = self._machine, self._machine.settings
+        owned: frozenset[TopicPartition] = frozenset() if machine.epoch == JOIN_EPOCH else machine.owned
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=machine.group_id,
+            member_id=machine.member_id,
+            member_epoch=machine.epoch,
+            instance_id=settings.instance_id,
+            rebalance_timeout_ms=settings.max_poll_interval_ms if is_full else -1,
+            subscribed_topic_names=sorted(topics) if is_full or topics != self._told_topics else None,
+            server_assignor=settings.server_assignor if is_full else None,
+            topic_partitions=self._rows(owned) if is_full or owned != self._told_owned else None,
+        )
+        return request, owned
+
+    def _rows(self, places: frozenset[TopicPartition]) -> list[TopicPartitions]:
+        ids = {name: topic_id for topic_id, name in self._ids.items()}
+        return [TopicPartitions(topic_id=ids[topic], partitions=indexes) for topic, indexes in by_topic(places).items()]
+
+    async def _find_topics(self) -> frozenset[str]:
+        found = await self.subscription.find(self._coordinator.cluster)
+        self._ids = self._ids | {topic.topic_id: name for name, topic in found.items()}
+        self._topics = self.subscription.wanted(found)
+        return self._topics
+
+    async def resolve(self, rows: list[TopicPartitions]) -> tuple[TargetFound, bool]:
+        """The target by names, and whether all of them are known."""
+        if any(row.topic_id not in self._ids for row in rows):
+            try:
+                await self._find_topics()
+            except ClientError as error:
+                logger.info("group %s: the topics could not be asked for: %s", self._machine.group_id, error)
+        known = [row for row in rows if row.topic_id in self._ids]
+        target = frozenset(TopicPartition(self._ids[row.topic_id], index) for row in known for index in row.partitions)
+        return TargetFound(target), len(known) == len(rows)
+
+    async def leave(self, *, is_closing: bool) -> None:
+        if not self._has_joined:
+            return
+        settings = self._machine.settings
+        is_static = is_closing and settings.instance_id is not None
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self._machine.group_id,
+            member_id=self._machine.member_id,
+            member_epoch=STATIC_LEAVE_EPOCH if is_static else LEAVE_EPOCH,
+            instance_id=settings.instance_id,
+        )
+        await self._coordinator.ask(request, ConsumerGroupHeartbeatResponse)
