@@ -8,6 +8,7 @@ import pytest
 
 from ottla.pipelines.java import JavaMissing
 from ottla.pipelines.session import SparkMissing, spark_session
+from tests.pipelines.cluster import SparkCluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +30,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("spark"))
             for module in ("pyspark", "py4j", "distutils"):
                 item.add_marker(pytest.mark.filterwarnings(f"ignore::Warning:{module}"))
+
+
+@pytest.fixture(scope="session")
+def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    """A standalone master and two workers. A test that kills a worker adds another."""
+    try:
+        cluster = SparkCluster(tmp_path_factory.mktemp("spark-cluster"))
+        with cluster:
+            yield cluster
+    except JavaMissing as reason:
+        pytest.skip(str(reason))
 
 
 @pytest.fixture(scope="session")

@@ -3,8 +3,11 @@
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from ottla.client import NewRecord, Producer
+import pytest
+from pyspark.errors import AnalysisException
+
 from ottla.testing import LocalBroker
+from tests.pipelines.topics import write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -15,25 +18,9 @@ def read(spark: "SparkSession", broker: LocalBroker, **options: object) -> "Data
     return reader.options(**{name: str(value) for name, value in options.items()}).load()
 
 
-def write(broker: LocalBroker, topic: str, count: int, partitions: int = 2) -> None:
-    """Records whose number is in their value, key and timestamp; a third of them has no headers."""
-    broker.topic(topic, partitions=partitions)
-    records = [
-        NewRecord(
-            b"v%d" % number,
-            b"k%d" % number,
-            timestamp_ms=1000 * number,
-            partition=number % partitions,
-            headers=[("number", b"%d" % number)] if number % 3 else [],
-        )
-        for number in range(count)
-    ]
-    with Producer(broker.bootstrap) as producer:
-        producer.send_many(topic, records)
-
-
 def test_a_batch_read_has_the_columns_of_sparks_own_source(spark: "SparkSession", ottla_session: LocalBroker) -> None:
-    write(ottla_session, "columns", 10)
+    ottla_session.topic("columns", partitions=2)
+    write(ottla_session, "columns", range(10))
     frame = read(spark, ottla_session, subscribe="columns", includeHeaders="true")
     types = [(field.name, field.dataType.simpleString()) for field in frame.schema]
     assert types == [
@@ -49,7 +36,8 @@ def test_a_batch_read_has_the_columns_of_sparks_own_source(spark: "SparkSession"
 
 
 def test_conditions_reach_the_source(spark: "SparkSession", ottla_session: LocalBroker) -> None:
-    write(ottla_session, "conditions", 20)
+    ottla_session.topic("conditions", partitions=2)
+    write(ottla_session, "conditions", range(20))
     frame = read(spark, ottla_session, subscribe="conditions", minPartitions=4)
     seven = datetime.fromtimestamp(7, UTC).isoformat()
     cases = {
@@ -60,3 +48,26 @@ def test_conditions_reach_the_source(spark: "SparkSession", ottla_session: Local
         f"timestamp = '{seven}'": 1,
     }
     assert {case: frame.where(case).count() for case in cases} == cases
+
+
+def test_a_range_is_read_by_offset_and_by_time_and_in_parts(spark: "SparkSession", ottla_session: LocalBroker) -> None:
+    ottla_session.topic("ranges", partitions=2)
+    write(ottla_session, "ranges", range(20))
+    by_offset = read(
+        spark, ottla_session, assign='{"ranges": [1]}', startingOffsets='{"ranges": {"1": 3}}',
+        endingOffsets='{"ranges": {"1": 8}}', maxRecordsPerPartition=2, columns="value",
+    )  # fmt: skip
+    assert by_offset.columns == ["value"]
+    assert by_offset.rdd.getNumPartitions() == 3
+    assert [row.value for row in by_offset.collect()] == [b"v%d" % number for number in (7, 9, 11, 13, 15)]
+    by_time = read(spark, ottla_session, subscribePattern="range.", startingTimestamp=4000, endingTimestamp=9000)
+    assert sorted(row.value for row in by_time.collect()) == [b"v%d" % number for number in range(4, 9)]
+
+
+def test_an_edge_that_is_not_there_any_more_is_told(spark: "SparkSession", ottla_session: LocalBroker) -> None:
+    ottla_session.topic("short", partitions=1)
+    write(ottla_session, "short", range(4), partitions=1)
+    wanted = {"subscribe": "short", "endingOffsets": '{"short": {"0": 9}}'}
+    with pytest.raises(AnalysisException, match="short-0 has the offsets from 0 to 4, not from 0 to 9"):
+        read(spark, ottla_session, **wanted).count()
+    assert read(spark, ottla_session, **wanted, failOnDataLoss="false").count() == 4

@@ -18,6 +18,7 @@ from pyspark.sql.types import (
 
 if TYPE_CHECKING:
     from ottla.pipelines.batch_source import BatchReader
+    from ottla.pipelines.sink import BatchWriter, StreamWriter
     from ottla.pipelines.stream_source import StreamReader
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
@@ -60,6 +61,22 @@ class OttlaDataSource(DataSource):
 
         self._check(schema)
         return StreamReader(source_options(self.options, is_stream=True))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        from ottla.pipelines.sink import BatchWriter
+        from ottla.pipelines.sink_options import sink_options
+
+        if overwrite:
+            raise ValueError('a topic cannot be overwritten: write with .mode("append")')
+        return BatchWriter(sink_options(self.options, is_stream=False), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
+        from ottla.pipelines.sink import StreamWriter
+        from ottla.pipelines.sink_options import sink_options
+
+        if overwrite:
+            raise ValueError("a topic cannot be overwritten: the output mode is append or update, not complete")
+        return StreamWriter(sink_options(self.options, is_stream=True), schema)
 
     def _check(self, schema: StructType) -> None:
         """The schema is ours to say, except for which of the columns there are."""

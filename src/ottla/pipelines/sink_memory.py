@@ -1,0 +1,106 @@
+"""What a sink remembers of itself in the cluster, so that a batch is written once whatever becomes of the driver.
+
+The memory is an offset of a group that has the name of the transactional id: the number of the next batch, with the
+generation, the query and its latest runs beside it. It is committed in the transaction that holds the batch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ottla.client import Admin, GroupOffsets, Membership, Offset, TopicPartition
+
+MOST_RUNS = 16
+
+
+class SinkRefused(Exception):
+    """The batch is not written: it may not belong behind what is there. The sentence says what to do."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One micro-batch of one run of a query: a run begins when the query starts, the query with its checkpoint."""
+
+    generation: int
+    query_id: str
+    run_id: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Memory:
+    place: TopicPartition
+    generation: int
+    query_id: str
+    run_ids: tuple[str, ...]
+    """The latest runs that have written, the last of them last."""
+    next_number: int
+
+    def offset(self) -> Offset:
+        metadata = {"generation": self.generation, "query": self.query_id, "runs": self.run_ids}
+        return Offset(self.next_number, json.dumps(metadata, separators=(",", ":")))
+
+
+def read_memory(admin: Admin, transactional_id: str) -> Memory | None:
+    """None where nothing was ever written under the id, or where the cluster has forgotten it."""
+    found = admin.list_group_offsets(transactional_id, must_be_stable=True)
+    memories = [_parse(place, offset) for place, offset in found.items()]
+    return max(memories, key=lambda memory: (memory.generation, memory.next_number), default=None)
+
+
+def _parse(place: TopicPartition, offset: Offset) -> Memory:
+    try:
+        found = json.loads(offset.metadata)
+        return Memory(place, found["generation"], found["query"], tuple(found["runs"]), offset.offset)
+    except (ValueError, KeyError, TypeError):
+        raise SinkRefused(
+            f"the group of this name is used by others: it has an offset for {place} that no sink has written. "
+            "Choose another kafka.transactional.id"
+        ) from None
+
+
+def is_written(memory: Memory | None, batch: Batch, transactional_id: str, continue_from: int | None = None) -> bool:
+    """Whether the batch is in the topic already. SinkRefused where writing it could be wrong."""
+    if memory is None:
+        if batch.number and batch.number != continue_from:
+            raise SinkRefused(
+                f"the cluster does not remember what {transactional_id} has written before batch {batch.number}: its "
+                "group was deleted or has expired (offsets.retention.minutes), or the topic was deleted. See whether "
+                f"batch {batch.number} is in the topic; if it is not, set option continueFromBatch to {batch.number}"
+            )
+        return False
+    if batch.generation != memory.generation:
+        if batch.generation < memory.generation:
+            raise SinkRefused(
+                f"{transactional_id} is in generation {memory.generation}, and this query has generation "
+                f"{batch.generation}: another query has taken over"
+            )
+        return False
+    if batch.query_id != memory.query_id:
+        raise SinkRefused(
+            f"{transactional_id} was written by another query ({memory.query_id}, up to batch "
+            f"{memory.next_number - 1}; this one is {batch.query_id}). If this query has lost its checkpoint, and is "
+            f"to send everything again, set option generation to {memory.generation + 1}; if it is another query, "
+            "give it a kafka.transactional.id of its own"
+        )
+    if batch.run_id in memory.run_ids[:-1]:
+        raise SinkRefused(
+            f"{transactional_id} has been taken over by a later run of the same query: this one is fenced"
+        )
+    return batch.number < memory.next_number
+
+
+def remember(memory: Memory | None, batch: Batch, place: TopicPartition, transactional_id: str) -> GroupOffsets:
+    """What to commit with the batch. A later generation overwrites the memory of an earlier one."""
+    run_ids: tuple[str, ...] = ()
+    if memory is not None:
+        place = memory.place
+        if (memory.generation, memory.query_id) == (batch.generation, batch.query_id):
+            run_ids = memory.run_ids
+    if batch.run_id not in run_ids:
+        run_ids = (*run_ids, batch.run_id)[-MOST_RUNS:]
+    written = Memory(place, batch.generation, batch.query_id, run_ids, batch.number + 1)
+    offsets: Mapping[TopicPartition, Offset] = {place: written.offset()}
+    return GroupOffsets(Membership(transactional_id), offsets)
