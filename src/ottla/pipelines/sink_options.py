@@ -16,7 +16,7 @@ _COMMON = (
     "kafka.transactional.id", "kafka.transaction.timeout.ms",
 )  # fmt: skip
 BATCH_NAMES = _COMMON
-STREAM_NAMES = (*_COMMON, "generation", "continueFromBatch", "checkpointLocation")
+STREAM_NAMES = (*_COMMON, "generation", "continueFromBatch", "checkpointLocation", "queryName")
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
