@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.events import Events
+from ottla.controller.topic_names import INTERNAL
 from ottla.log.checkpoint import LOG_STARTS
 from ottla.log.errors import LogError
 from ottla.wire.errors import ErrorCode
@@ -52,7 +53,9 @@ def _refuse(topics: list[DeleteRecordsTopicResult]) -> None:
 def _delete(broker: Broker, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult:
     partition = broker.topics.partition(topic, index)
     code, low_watermark = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1
-    if partition is not None:
+    if topic in INTERNAL and partition is not None:
+        code = ErrorCode.INVALID_TOPIC_EXCEPTION
+    elif partition is not None:
         try:
             low_watermark = partition.delete_records(offset, broker.clock_ms())
             code = ErrorCode.NONE

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from ottla.broker.quotas import PRODUCER_BYTE_RATE
+from ottla.controller.topic_names import INTERNAL
 from ottla.log.errors import LogError
-from ottla.records.validate import InvalidRecords
+from ottla.records.validate import InvalidRecords, single_batch
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -111,12 +112,22 @@ class Produced:
             is_known = self._version < FIRST_VERSION_WITH_TOPIC_IDS or topic.topic_id in self._broker.topics.by_id
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_known else ErrorCode.UNKNOWN_TOPIC_ID
             return self._refused(data.index, code)
+        if partition.topic in INTERNAL:
+            return self._refused(data.index, self._code_for_internal(data))
         refusal = self._refusals.get((partition.topic, partition.index))
         if refusal is not None:
             answer = self._refused(data.index, refusal.code)
             answer.error_message = refusal.message
             return answer
         return self._append(partition, data)
+
+    def _code_for_internal(self, data: PartitionProduceData) -> ErrorCode:
+        """Only coordinators write to their topics. What is no batch at all is told first, as Kafka does."""
+        try:
+            single_batch(cast("Buffer | None", data.records), self._version)
+        except InvalidRecords as refusal:
+            return refusal.code
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
 
     def _append(self, partition: Partition, data: PartitionProduceData) -> PartitionProduceResponse:
         try:
