@@ -65,7 +65,6 @@ def append_whole(log: Log, batch: bytearray) -> None:
         version=12,
         has_transactional_id=False,
         now_ms=START_MS,
-        limit_bytes=GIGABYTE,
     )
     log.append(validated.batch, validated.header, 0, START_MS)
 

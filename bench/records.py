@@ -89,9 +89,7 @@ def _batches() -> list[Result]:
 
 
 def _validate(batch: memoryview) -> object:
-    return validate_produce(
-        batch, SETTINGS, partition="t-0", version=12, has_transactional_id=False, now_ms=0, limit_bytes=1 << 30
-    )
+    return validate_produce(batch, SETTINGS, partition="t-0", version=12, has_transactional_id=False, now_ms=0)
 
 
 def _compressions() -> list[Result]:

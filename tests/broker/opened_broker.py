@@ -1,7 +1,7 @@
 """A broker with its data open and no network, for tests of handlers."""
 
 from pathlib import Path
-from types import SimpleNamespace
+from types import GeneratorType, SimpleNamespace
 from typing import Any, cast
 
 from ottla.broker.broker import Broker
@@ -10,6 +10,7 @@ from ottla.broker.dispatch import Context
 from ottla.broker.handlers import create_topics, metadata
 from ottla.broker.listeners import Endpoint
 from ottla.broker.loop import Loop
+from ottla.broker.slices import finished
 from ottla.log.files import DiskFiles
 from ottla.wire.messages.create_topics import (
     CreatableTopic,
@@ -52,6 +53,8 @@ class OpenBroker:
             SimpleNamespace(version=version, client_id="test", connection=SimpleNamespace(listener="PLAINTEXT")),
         )
         response = module.handle(self.broker, request, context)
+        if isinstance(response, GeneratorType):
+            response = finished(response)
         [part] = response.writers[version](response)
         return type(response).readers[version](part, 0)[0]
 

@@ -69,7 +69,6 @@ def close_look(batch: bytearray, asked: ProduceSettings, has_transactional_id: b
                 version=12,
                 has_transactional_id=has_transactional_id,
                 now_ms=NOW_MS,
-                limit_bytes=1 << 20,
             )
         except InvalidRecords:
             return None

@@ -22,6 +22,7 @@ from ottla.broker.loop import Loop
 from ottla.broker.metrics import CONTENT_TYPE, Metrics, exposition
 from ottla.broker.quotas import Quotas
 from ottla.broker.server import Handle, Server
+from ottla.broker.slices import Slices
 from ottla.broker.system import SocketBuffers
 from ottla.broker.topics import Topics
 from ottla.controller.layout import BrokerNode
@@ -77,6 +78,8 @@ class Broker:
             mutation_burst_seconds=config.controller_quota_window_num * config.controller_quota_window_size_seconds,
         )
         self.metrics = Metrics()
+        self.request_slices = Slices(loop)  # what requests ask for and takes longer than a moment
+        self.produce_slices = Slices(loop, takes_turns=False)  # likewise, where each holds much memory
         self.make_dispatch: Callable[[Broker], Dispatch] = Dispatch
         self._catalog: Catalog | None = None
         self._admission = Admission(quotas=self.quotas)

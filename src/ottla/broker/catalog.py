@@ -11,7 +11,7 @@ import contextlib
 import functools
 import gc
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import NamedTuple, ParamSpec, TypeVar
 
 from ottla.broker.config_layers import BrokerSettings
@@ -31,6 +31,7 @@ from ottla.controller.topics import (
     decide_creations,
     decide_deletions,
     decide_expansions,
+    refuse_creations,
 )
 from ottla.log.errors import StorageFailed
 from ottla.log.manager import LogManager
@@ -44,6 +45,7 @@ from ottla.wire.uuids import new_uuid, uuid_text
 
 events = Events("ottla.broker")
 
+STEP_TOPICS = 10
 STRAY_FOLDER = "-stray"
 LONGEST_FOLDER_NAME = 255
 
@@ -253,6 +255,20 @@ class Catalog:
                 self.store.commit(operations)
         except StoreUnusable as error:
             raise storage_refusal(error) from error
+
+    def create_topics_in_steps(
+        self, asked: Sequence[CreatableTopic], *, validate_only: bool = False, charge: Charge = _free
+    ) -> Generator[None, None, dict[str, NewTopic | Refusal]]:
+        """The same, some topics a step: each of them is there or not, but not all of them at the same time."""
+        refused = refuse_creations(asked, self._defaults())
+        decisions: dict[str, NewTopic | Refusal] = {}
+        left = [topic for topic in asked if topic.name not in refused]
+        for start in range(0, len(left), STEP_TOPICS):
+            part = left[start : start + STEP_TOPICS]
+            decisions.update(self.create_topics(part, validate_only=validate_only, charge=charge))
+            yield
+        decisions.update(refused)
+        return decisions
 
     def delete_topics(self, asked: Sequence[DeleteTopicState], *, charge: Charge = _free) -> list[DeletionDecision]:
         decisions = decide_deletions(self.cluster, asked)

@@ -26,6 +26,7 @@ SMALL_BYTES = 4096  # who sends no more at once may wait for the answer before i
 READ_BYTES = 1 << 14  # a range of a file that is no longer goes out faster together with what stands around it
 TLS_HANDSHAKE = b"\x16\x03"
 HTTP_METHODS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE")
+TURN_SECONDS = 0.01  # for the requests of one client that came at once, before others have their turn
 FIRST_KEPT_BYTES = 1 << 16  # the room for a large frame before more of it has come
 
 
@@ -75,13 +76,14 @@ class Connection:
         self._kept_bytes = 0
         self._kept_needed = 0  # when so many are there they can be handled
         self._lent: memoryview | None = None  # what they are kept in, if it is to be given back
+        self._handled: tuple[memoryview | None] | None = None  # what is lent of the memory that frames are handled in
         self._trusted_bytes = 0  # the largest frame that came before: others may have as much at once
         self._expects_large = False  # for the last one was
         self._slots: deque[Slot] = deque()
         self._unsent: deque[Any] = deque()
         self._unsent_bytes = 0
         self._is_muted_until: float | None = None
-        self._is_held = False
+        self._holds = 0
         self._is_handling = False
         self._is_sending_last = False
         self._events = READ
@@ -140,22 +142,35 @@ class Connection:
 
     def _take_kept(self, kept: memoryview) -> None:
         """Handle what was kept, now that it can be, and let go of its memory."""
-        lent, self._kept, self._lent = self._lent, None, None
+        self._handled, self._kept, self._lent = (self._lent,), None, None
         self._expects_large = len(kept) > FIRST_KEPT_BYTES
         self._trusted_bytes = max(self._trusted_bytes, len(kept))
         try:
             self._take_frames(kept)
         finally:
-            if lent is not None:
-                self._memory.give_back(lent)
+            self._end_handling(self._memory.give_back)
+
+    def leave_memory(self) -> bool:
+        """Leave the memory of the frame that is being handled to its handler; False if others need it, too."""
+        return self._end_handling(self._memory.leave)
+
+    def _end_handling(self, settle: Callable[[memoryview], None]) -> bool:
+        handled, self._handled = self._handled, None
+        if handled is None:
+            return False
+        if handled[0] is not None:
+            settle(handled[0])
+        return True
 
     def _take_frames(self, data: memoryview) -> None:
         """Handle the whole frames in `data` as far as the limits let them in, and keep the rest."""
         position, end = 0, len(data)
         slots, handle, most_bytes = self._slots, self._handle, self._limits.max_frame_bytes
         self._is_handling = True
+        now = self._loop.now
+        until = now() + TURN_SECONDS
         while end - position >= _SIZE.size and self.is_open:
-            if (slots or self._is_held) and self._is_full():
+            if (slots or self._holds) and self._is_full():
                 self._collect_answers()
                 if self._is_full():
                     break
@@ -168,6 +183,9 @@ class Connection:
                 break
             position = start + size
             handle(self, data[start:position])
+            if now() >= until and position < end:
+                self._loop.call_soon(self._resume)  # others are to be heard as well
+                break
         self._is_handling = False
         if self.is_open:
             if position < end:
@@ -202,16 +220,17 @@ class Connection:
             len(self._slots) >= self._limits.max_requests_in_flight
             or self._unsent_bytes >= self._limits.max_unsent_bytes
             or self._is_muted_until is not None
-            or self._is_held
+            or self._holds > 0
         )
 
     def hold(self) -> None:
-        """Handle no more requests until `release`: one under way must not be overtaken."""
-        self._is_held = True
+        """Handle no more requests until `release`, as often as it was held: one under way must not be overtaken."""
+        self._holds += 1
 
     def release(self) -> None:
-        self._is_held = False
-        self._loop.call_soon(self._resume)
+        self._holds -= 1
+        if not self._holds:
+            self._loop.call_soon(self._resume)
 
     def mute(self, seconds: float) -> None:
         """Read nothing from the client for a while, as a quota demands."""

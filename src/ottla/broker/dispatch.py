@@ -1,8 +1,11 @@
 """From a frame to its handler and from its answer to the connection.
 
 A handler is a function `handle(broker, request, context)` in the module of handlers/ that is named after its API. It
-returns the answer, or None when the answer comes later through `context.reply`. Modules are imported when their API
-is first asked for, so that a broker starts without them.
+returns the answer, or None when the answer comes later through `context.reply`. Where a request can ask for much work,
+the handler is a generator that yields between small steps and returns the same: what is not done in a moment goes on
+in slices between the rounds of the loop, and its connection is held until then, so that nothing overtakes it. Large
+requests are read, and large answers written, in steps too. Modules are imported when their API is first asked for, so
+that a broker starts without them.
 """
 
 from __future__ import annotations
@@ -10,13 +13,21 @@ from __future__ import annotations
 import functools
 import importlib
 import re
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from types import GeneratorType
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ottla.broker import handlers
 from ottla.broker.quotas import REQUEST_PERCENTAGE
+from ottla.broker.slices import Slices, Steps
 from ottla.wire import apis
 from ottla.wire.apis import Api
-from ottla.wire.frames import decode_request_body, encode_response
+from ottla.wire.frames import (
+    decode_request_body,
+    decode_request_body_in_steps,
+    encode_response,
+    encode_response_in_steps,
+)
 from ottla.wire.header import RequestHeader, read_request_header
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.protocol_error import ProtocolError
@@ -28,20 +39,40 @@ if TYPE_CHECKING:
     from ottla.broker.produce_runs import ProduceRuns
 
 
+MOST_FRAME_BYTES = 32 << 20  # of a request without records
+STEPS_FROM_BYTES = 1 << 14  # larger ones are read in steps
+AT_ONCE_SECONDS = 0.002  # what takes no longer is not cut in slices
+
+
 class Handler(Protocol):
-    def __call__(self, broker: Broker, request: Any, context: Context, /) -> Response | None: ...
+    def __call__(self, broker: Broker, request: Any, context: Context, /) -> Response | Steps | None: ...
 
 
 class Context:
     """One request under way: who asked, how, and the place of the answer."""
 
-    __slots__ = ("_slot", "connection", "header", "size_bytes")
+    __slots__ = (
+        "_slot",
+        "connection",
+        "header",
+        "own_memory",
+        "size_bytes",
+        "slices",
+        "spent_seconds",
+        "writes_in_steps",
+    )
 
-    def __init__(self, connection: Connection, slot: Slot, header: RequestHeader, size_bytes: int) -> None:
+    def __init__(
+        self, connection: Connection, slot: Slot, header: RequestHeader, size_bytes: int, slices: Slices
+    ) -> None:
         self.connection = connection
         self.header = header
         self.size_bytes = size_bytes
+        self.spent_seconds = 0.0  # in its steps
+        self.writes_in_steps = False  # for the answer may be a large one
+        self.own_memory: Callable[[], None] | None = None  # called before a handler's steps outlive the frame
         self._slot = slot
+        self.slices = slices  # where its steps run
 
     @property
     def version(self) -> int:
@@ -53,11 +84,21 @@ class Context:
 
     def reply(self, response: Response) -> None:
         header = self.header
+        if self.writes_in_steps:
+            steps = encode_response_in_steps(header.correlation_id, response, header.version)
+            run_steps(self.slices, steps, self._written)
+            return
         try:
             parts = encode_response(header.correlation_id, response, header.version)
         except Exception:
             self.connection.close("the broker failed")  # whoever gives the answer may be busy with that of another
             raise
+        self._slot.answer(parts)
+
+    def _written(self, parts: Any, failure: Exception | None) -> None:
+        if failure is not None:
+            self.connection.close("the broker failed")
+            raise failure
         self._slot.answer(parts)
 
     def reply_in_version(self, response: Response, version: int) -> None:
@@ -81,8 +122,10 @@ class MeasuredContext(Context):
 
     __slots__ = ("_response", "_throttle_ms")
 
-    def __init__(self, connection: Connection, slot: Slot, header: RequestHeader, size_bytes: int) -> None:
-        super().__init__(connection, slot, header, size_bytes)
+    def __init__(
+        self, connection: Connection, slot: Slot, header: RequestHeader, size_bytes: int, slices: Slices
+    ) -> None:
+        super().__init__(connection, slot, header, size_bytes, slices)
         self._response: Response | None = None
         self._throttle_ms: int | None = None
 
@@ -115,25 +158,32 @@ class Dispatch:
             runs.end()
         try:
             header = read_request_header(frame)
-            handler = self._routes.get((header.api.key, header.version))
-            if handler is not None:
-                request = decode_request_body(header, frame)
-            else:
-                handler, request = self._first_of_its_kind(header, frame)
+            handler = self._routes.get((header.api.key, header.version)) or self._first_of_its_kind(header)
+            is_large = len(frame) > STEPS_FROM_BYTES and header.api is not apis.PRODUCE
+            if is_large:
+                _check_size(header, len(frame))
+            request = None if is_large else self._decode(header, frame)
         except ProtocolError as error:
             connection.refuse(str(error))
             return
         broker = self._broker
         make_context = MeasuredContext if broker.quotas.are_set else Context
-        context = make_context(connection, connection.expect_answer(), header, len(frame))
+        context = make_context(connection, connection.expect_answer(), header, len(frame), broker.request_slices)
         broker.metrics.requests[header.api.name] += 1
         broker.metrics.received_bytes += len(frame)
         try:
+            if is_large:
+                answer_in_steps(broker, context, self._large(handler, frame, context))
+                return
+            started = broker.loop.now() if isinstance(context, MeasuredContext) else 0.0
+            answered = handler(broker, request, context)
+            if isinstance(answered, GeneratorType):
+                answer_in_steps(broker, context, answered)
+                return
             if isinstance(context, MeasuredContext):
-                response = self._handle_measured(handler, request, context)
-            else:
-                response = handler(broker, request, context)
-            if response is not None:
+                _charge(broker, context, broker.loop.now() - started)
+            if answered is not None:
+                response = cast("Response", answered)
                 context.reply(response)
                 if header.api is apis.PRODUCE:
                     self._learn(header, request, response)
@@ -141,20 +191,25 @@ class Dispatch:
             broker.report_bug(header)
             connection.close("the broker failed")
 
+    @staticmethod
+    def _decode(header: RequestHeader, frame: memoryview) -> Request:
+        if header.api is apis.API_VERSIONS and not header.api.serves(header.version):
+            return ApiVersionsRequest()  # answered in version 0, with what there is
+        return decode_request_body(header, frame)
+
+    def _large(self, handler: Handler, frame: memoryview, context: Context) -> Steps:
+        """Read and handle a request of many elements."""
+        request = yield from decode_request_body_in_steps(context.header, frame)
+        answered = handler(self._broker, request, context)
+        if isinstance(answered, GeneratorType):
+            answered = yield from answered
+        return answered
+
     def forget_short_ways(self) -> None:
         """End what is under way on them, and let the next requests go the long way."""
         if self._runs is not None:
             self._runs.end()
             self._runs = None
-
-    def _handle_measured(self, handler: Handler, request: Request, context: MeasuredContext) -> Response | None:
-        """Count the time it takes against the client's quota."""
-        now = self._broker.loop.now
-        started = now()
-        response = handler(self._broker, request, context)
-        # In percent of the broker's one thread.
-        context.measured(self._broker.throttle(REQUEST_PERCENTAGE, context, (now() - started) * 100))
-        return response
 
     def _learn(self, header: RequestHeader, request: Any, response: Any) -> None:
         """The next request like this one may go a shorter way."""
@@ -164,7 +219,7 @@ class Dispatch:
             self._runs = ProduceRuns(self._broker)
         self._runs.learn(header, request, response)
 
-    def _first_of_its_kind(self, header: RequestHeader, frame: memoryview) -> tuple[Handler, Request]:
+    def _first_of_its_kind(self, header: RequestHeader) -> Handler:
         """Find the handler of a version that was not asked for before, and remember it if it is served."""
         api = header.api
         handler = _find_handler(api)
@@ -172,10 +227,84 @@ class Dispatch:
             raise ProtocolError(f"{api.name} is not served")
         if api.serves(header.version):
             self._routes[api.key, header.version] = handler
-            return handler, decode_request_body(header, frame)
-        if api is apis.API_VERSIONS:
-            return handler, ApiVersionsRequest()  # answered in version 0, with what there is
-        raise ProtocolError(f"{api.name} has no version {header.version}")
+        elif api is not apis.API_VERSIONS:
+            raise ProtocolError(f"{api.name} has no version {header.version}")
+        return handler
+
+
+def _check_size(header: RequestHeader, size_bytes: int) -> None:
+    if size_bytes > MOST_FRAME_BYTES:
+        raise ProtocolError(f"{header.api.name}: {size_bytes} bytes, {MOST_FRAME_BYTES} at most are allowed")
+
+
+def _raise(failure: Exception | None) -> None:
+    if failure is not None:
+        raise failure
+
+
+def _charge(broker: Broker, context: MeasuredContext, seconds: float) -> None:
+    """Count the time a request took against the client's quota, in percent of the broker's one thread."""
+    context.measured(broker.throttle(REQUEST_PERCENTAGE, context, seconds * 100))
+
+
+def answer_in_steps(broker: Broker, context: Context, steps: Steps) -> None:
+    """Handle a request in steps: at once if that takes but a moment, or else with its connection held."""
+    connection = context.connection
+    context.writes_in_steps = True
+
+    def done(response: Any, failure: Exception | None) -> None:
+        if isinstance(failure, ProtocolError):
+            connection.refuse(str(failure))
+            return
+        try:
+            _raise(failure)
+            if connection.is_open:
+                if isinstance(context, MeasuredContext):
+                    _charge(broker, context, context.spent_seconds)
+                if response is not None:
+                    context.reply(response)
+        except Exception:
+            broker.report_bug(context.header)
+            connection.close("the broker failed")
+
+    run_steps(context.slices, steps, done, context)
+
+
+def run_steps(
+    slices: Slices, steps: Steps, done: Callable[[Any, Exception | None], None], context: Context | None = None
+) -> None:
+    """Run steps for a moment, and what is left in slices, with the connection of `context` held meanwhile."""
+    now = slices.loop.now
+    started = now()
+    job = None
+    try:
+        while job is None and now() - started < AT_ONCE_SECONDS:
+            job = next(steps)
+    except StopIteration as end:
+        if context is not None:
+            context.spent_seconds = now() - started
+        done(end.value, None)
+        return
+    except Exception as failure:
+        done(None, failure)
+        return
+    if context is None:
+        slices.start(steps, done, job)
+        return
+    spent_seconds = now() - started
+    if context.own_memory is not None:
+        context.own_memory()
+    connection = context.connection
+    connection.hold()
+
+    def ended(result: Any, failure: Exception | None) -> None:
+        context.spent_seconds = spent_seconds + task.spent_seconds
+        connection.forget_call(task.cancel)
+        connection.release()
+        done(result, failure)
+
+    task = slices.start(steps, ended, job)
+    connection.call_when_closed(task.cancel)
 
 
 @functools.cache

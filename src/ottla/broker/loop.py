@@ -16,9 +16,10 @@ from typing import TypeVar
 from ottla.broker.events import Events
 from ottla.broker.system import READ, WRITE, Finished, LinuxSystem, ReadyCallback, System, Watched
 
-__all__ = ["READ", "WRITE", "Loop", "Timer"]
+__all__ = ["READ", "WRITE", "LongestRound", "Loop", "Timer"]
 
 LONGEST_WAIT_SECONDS = 60.0
+ROUNDS_SECONDS = 30.0  # for which the longest round is kept, and for as long again
 FEW_CANCELLED_TIMERS = 1000  # that may stay until they are due
 
 events = Events("ottla.broker")
@@ -46,6 +47,37 @@ class Timer:
         return self.due < other.due
 
 
+class LongestRound:
+    """How long the loop was away from its sockets at most, in the last minute or so: what a client had to wait for."""
+
+    __slots__ = ("_before", "_now", "_until", "clock", "ever")
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self.ever = 0.0
+        self._now = self._before = 0.0  # of the minute that runs, and of the one before
+        self._until = clock() + ROUNDS_SECONDS
+
+    def ended(self, started: float) -> None:
+        """A round that began at `started` is over."""
+        ended = self.clock()
+        if ended > self._until:
+            self._turn(ended)
+        seconds = ended - started
+        if seconds > self._now:
+            self._now = seconds
+            self.ever = max(self.ever, seconds)
+
+    def _turn(self, ended: float) -> None:
+        self._before = self._now if ended - self._until < ROUNDS_SECONDS else 0.0
+        self._now = 0.0
+        self._until = ended + ROUNDS_SECONDS
+
+    @property
+    def lately(self) -> float:
+        return max(self._now, self._before)
+
+
 class Loop:
     def __init__(self, system: System | None = None) -> None:
         self.system: System = system or LinuxSystem()
@@ -58,6 +90,7 @@ class Loop:
         self._idle_due = 0.0  # for the first of them
         self._posted: deque[Callback] = deque()
         self._is_stopping = False
+        self.longest_round = LongestRound(self.system.now)
         self._background: Callable[[], bool] | None = None
 
     # Time
@@ -132,6 +165,8 @@ class Loop:
     def run_once(self) -> None:
         """One round: what is ready, asked for soon, due, for an idle moment, or for its end; and a background step."""
         found = self.system.wait(self._wait_seconds())
+        rounds = self.longest_round
+        started = rounds.clock()
         for callback, ready in found:
             self._call(callback, ready)
         soon, posted = self._soon, self._posted
@@ -148,6 +183,7 @@ class Loop:
             self._call(last.popleft())
         if self._background is not None and not self._call(self._background):
             self._background = None
+        rounds.ended(started)
 
     @staticmethod
     def _call(callback: Callable[..., T], *arguments: int) -> T | None:

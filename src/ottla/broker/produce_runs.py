@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ottla.log.errors import LogError
 from ottla.records.batch import ATTRIBUTES_AT, HEADER_SIZE, PRODUCER_ID_AT, BatchHeader
-from ottla.records.validate import InvalidRecords, ProduceSettings, plain_batch
+from ottla.records.validate import InvalidRecords, LargeBatch, ProduceSettings, plain_batch
 from ottla.wire.apis import PRODUCE
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import encode_request, encode_response
@@ -196,7 +196,7 @@ class ProduceRuns:
             appended, log_append_time_ms = partition.produce(
                 records, version=version, has_transactional_id=False, now_ms=broker.clock_ms()
             )
-        except InvalidRecords:
+        except (InvalidRecords, LargeBatch):
             return False  # it is as it came
         except LogError as refusal:
             answer = _refused(shape, correlation_id, refusal, partition.log.log_start_offset)

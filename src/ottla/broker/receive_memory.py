@@ -30,6 +30,10 @@ class ReceiveMemory:
         self._lent_bytes += rounded
         return memoryview(bytearray(rounded))
 
+    def leave(self, buffer: memoryview) -> None:
+        """Somebody keeps it, and it goes with them."""
+        self._lent_bytes -= len(buffer)
+
     def give_back(self, buffer: memoryview) -> None:
         self._lent_bytes -= len(buffer)
         if len(self._free) < MOST_KEPT_BUFFERS:

@@ -8,8 +8,10 @@ write waits with it: sequences are checked in the order of the requests.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import GeneratorType
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from ottla.broker.dispatch import answer_in_steps
 from ottla.records.batch import HEADER_SIZE, MAGIC, BatchHeader, read_header
 from ottla.replica.partition import FIRST_VERSION_WITH_TRANSACTIONS_2
 from ottla.wire.errors import ErrorCode
@@ -18,6 +20,7 @@ from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, To
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
+    from ottla.broker.slices import Steps
     from ottla.coordinator.transaction_machine import PartitionCodes
     from ottla.replica.partition import Partition
     from ottla.wire.parts import Buffer
@@ -45,13 +48,13 @@ SEVERAL_PRODUCERS = Refusal(
     ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID"
 )
 Refusals = dict[TopicPartition, Refusal]
-Produce = Callable[[Refusals], "Response | None"]
+Produce = Callable[[Refusals], "Response | Steps | None"]
 FindPartition = Callable[[TopicProduceData, PartitionProduceData], "Partition | None"]
 
 
 def when_admitted(
     broker: Broker, request: ProduceRequest, context: Context, find: FindPartition, produce: Produce
-) -> Response | None:
+) -> Response | Steps | None:
     """Produce, but for the partitions that the coordinator refuses: now, or when it has answered."""
     writes = _transactional_writes(request, find)
     if not writes:
@@ -100,7 +103,7 @@ class _Admission:
         self._is_unanswered = False
         self._is_held = False
 
-    def ask(self, writes: list[Write]) -> Response | None:
+    def ask(self, writes: list[Write]) -> Response | Steps | None:
         newcomers = self._newcomers(writes)
         if newcomers:
             self._is_unanswered = True
@@ -153,14 +156,17 @@ class _Admission:
 
     def _go_on(self) -> None:
         context = self._context
-        context.connection.release()
         try:
-            response = self._produce(self._refusals)
-            if response is not None:
-                context.reply(response)
+            answered = self._produce(self._refusals)
+            if isinstance(answered, GeneratorType):
+                context.own_memory = None  # it has its own already
+                answer_in_steps(self._broker, context, answered)
+            elif answered is not None:
+                context.reply(cast("Response", answered))
         except Exception:  # it must not reach the coordinator, whose call this is
             self._broker.report_bug(context.header)
             context.connection.close("the broker failed")
+        context.connection.release()
 
 
 def _refusal(code: ErrorCode, version: int) -> Refusal:

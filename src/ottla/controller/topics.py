@@ -88,6 +88,26 @@ def decide_creations(
     return decisions
 
 
+def refuse_creations(asked: Sequence[CreatableTopic], defaults: Defaults) -> dict[str, Refusal]:
+    """What is wrong with a request as a whole, by the names that it is told for, before any topic is looked at."""
+    named = Counter(topic.name for topic in asked)
+    try:
+        alone = [topic for topic in asked if named[topic.name] == 1]
+        _check_total(alone, defaults)
+        records = sum(1 + len(topic.configs) + _partition_count(topic, defaults) for topic in alone)
+        _check_record_count(records)
+    except Refusal as refusal:
+        return dict.fromkeys(named, refusal)
+    return {
+        name: Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name, times in named.items() if times > 1
+    }
+
+
+def _partition_count(topic: CreatableTopic, defaults: Defaults) -> int:
+    count = defaults.partitions if topic.num_partitions == BY_DEFAULT else topic.num_partitions
+    return len(topic.assignments) or max(count, 0)
+
+
 def _check_total(asked: Sequence[CreatableTopic], defaults: Defaults) -> None:
     total = 0
     for topic in asked:
@@ -99,7 +119,11 @@ def _check_total(asked: Sequence[CreatableTopic], defaults: Defaults) -> None:
 
 def _check_records(decisions: dict[str, NewTopic | Refusal]) -> None:
     topics = [decision for decision in decisions.values() if isinstance(decision, NewTopic)]
-    if sum(1 + len(topic.overrides) + len(topic.node.replicas) for topic in topics) > MOST_RECORDS:
+    _check_record_count(sum(1 + len(topic.overrides) + len(topic.node.replicas) for topic in topics))
+
+
+def _check_record_count(count: int) -> None:
+    if count > MOST_RECORDS:
         raise Refusal(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 
 

@@ -29,7 +29,7 @@ cdef struct Cell:
     Py_ssize_t size
 
 cdef Py_ssize_t BAD_SIZE, BAD_TIMESTAMP, BAD_OFFSET, BAD_KEY, BAD_VALUE, BAD_HEADERS, NOT_FILLED
-cdef Py_ssize_t LEAST_RECORD_BYTES, MOST_RECORD_BYTES, MOST_COLUMN_BYTES
+cdef Py_ssize_t LEAST_RECORD_BYTES, MOST_RECORD_BYTES, MOST_SIZE_BYTES, MOST_COLUMN_BYTES
 cdef bytes NO_HEADERS
 
 
@@ -162,7 +162,11 @@ cpdef list decode_records(object area, Py_ssize_t count, int64_t base_offset, in
 
 @cython.locals(view=memoryview, data=octets_t, end=Py_ssize_t, position=Py_ssize_t, index=Py_ssize_t,
                fields=Fields, least=int64_t, most=int64_t, null_key=Py_ssize_t, in_order=bint)
-cpdef object scan_records(object area, Py_ssize_t count)
+cpdef object scan_records(object area, Py_ssize_t count, Py_ssize_t first=*)
+
+@cython.locals(view=memoryview, data=octets_t, end=Py_ssize_t, position=Py_ssize_t, index=Py_ssize_t,
+               size=int64_t, body=Py_ssize_t)
+cpdef tuple whole_records(object area, Py_ssize_t most)
 
 @cython.locals(view=memoryview, data=octets_t, end=Py_ssize_t, position=Py_ssize_t, index=int64_t, count=int64_t,
                base_timestamp=int64_t, max_timestamp=int64_t, fields=Fields, least=int64_t, most=int64_t,

@@ -68,6 +68,7 @@ Column: TypeAlias = "list[bytes | None] | Rows"
 
 LEAST_RECORD_BYTES = 7  # seven fields of one byte each
 MOST_RECORD_BYTES = 0x7FFFFFFF
+MOST_SIZE_BYTES = 5  # of the varint in front of a record
 MOST_COLUMN_BYTES = 0x7FFFFFFF  # Arrow's offsets are 32 bits wide
 LEAST_INT64 = -0x8000000000000000
 MOST_INT64 = 0x7FFFFFFFFFFFFFFF
@@ -282,8 +283,11 @@ def decode_records(
     return records
 
 
-def scan_records(area: Buffer, count: int) -> Scan:
-    """See that exactly `count` whole records fill the area, and what validation must know of them."""
+def scan_records(area: Buffer, count: int, first: int = 0) -> Scan:
+    """See that exactly `count` whole records fill the area, and what validation must know of them.
+
+    `first`: the number of the first of them in its batch, where the area is a part of that.
+    """
     view = memoryview(area)
     data = octets(view)
     end = view.nbytes
@@ -293,7 +297,7 @@ def scan_records(area: Buffer, count: int) -> Scan:
     null_key = -1
     in_order = True
     position = 0
-    for index in range(count):
+    for index in range(first, first + count):
         fields = parse_record(data, position, end)
         if fields.end < 0:
             raise malformed(index, fields.end)
@@ -306,6 +310,29 @@ def scan_records(area: Buffer, count: int) -> Scan:
             in_order = False
     check_end(position, end, count)
     return tuple.__new__(Scan, (least, most, null_key, in_order))  # its constructor would take half of the time
+
+
+def whole_records(area: Buffer, most: int) -> tuple[int, int, int]:
+    """How many records at the start of an area are whole, `most` at most; where they end; the size of the next.
+
+    The size is 0 where that is cut as well, or there is no next one. Only the sizes of the records are looked at.
+    """
+    view = memoryview(area)
+    data = octets(view)
+    end = view.nbytes
+    position = 0
+    for index in range(most):
+        size, body = read_varint(data, position, end)
+        if body < 0:
+            if end - position >= MOST_SIZE_BYTES:
+                raise malformed(index, BAD_SIZE)
+            return index, position, 0
+        if size < 1:
+            raise malformed(index, BAD_SIZE)
+        if size > end - body:
+            return index, position, body - position + size
+        position = body + size
+    return most, position, 0
 
 
 def scan_plain(batch: Buffer) -> tuple[int, int, int, int, int] | None:

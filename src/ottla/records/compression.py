@@ -12,7 +12,7 @@ import mmap
 import struct
 import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from ottla.records.batch import Buffer, CorruptBatch
@@ -43,6 +43,7 @@ _PIECE_BYTES = 64 * 1024
 _ROOM_BYTES = 4 << 20  # of which only what was used once takes memory
 _LZ4_MOST_RATIO = 255  # of what comes out to what goes in
 _ZSTD_DEFAULT_LEVEL = 3
+_STEP_BLOCKS = 1000
 _ZSTD_REPEATED_BYTE = 1  # the kind of block that is one byte, many times
 
 
@@ -120,7 +121,7 @@ def _decompress_gzip(data: Buffer, limit_bytes: int) -> Buffer:
     out = bytearray()
     rest: Buffer = data
     while True:
-        inflater = zlib.decompressobj(_GZIP_WINDOW)
+        inflater = new_gzip_inflater()
         try:
             out += inflater.decompress(rest, limit_bytes + 1 - len(out))
         except zlib.error as error:
@@ -130,8 +131,17 @@ def _decompress_gzip(data: Buffer, limit_bytes: int) -> Buffer:
         if not inflater.eof:
             raise CompressionFailed("gzip: the stream is cut")
         rest = inflater.unused_data
-        if not rest.startswith(_GZIP_MAGIC):
+        if not is_gzip(rest):
             return out
+
+
+def new_gzip_inflater() -> zlib._Decompress:
+    return zlib.decompressobj(_GZIP_WINDOW)
+
+
+def is_gzip(data: bytes) -> bool:
+    """Whether another member begins here."""
+    return data.startswith(_GZIP_MAGIC)
 
 
 def _compress_snappy(data: Buffer, level: int | None) -> bytes:
@@ -147,11 +157,21 @@ def _compress_snappy(data: Buffer, level: int | None) -> bytes:
 
 
 def _decompress_snappy(data: Buffer, limit_bytes: int) -> bytes:
-    """Java frames its blocks, librdkafka may send one bare block."""
-    view = memoryview(data)
-    if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-        return _snappy_block(view, limit_bytes)
     parts = []
+    left = limit_bytes
+    for part in snappy_blocks(memoryview(data), limit_bytes):
+        left -= len(part)
+        if left < 0:
+            raise _too_large(limit_bytes)
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def snappy_blocks(view: memoryview, limit_bytes: int) -> Iterator[bytes]:
+    """Its blocks, none larger than the limit. Java frames them, librdkafka may send one that is bare."""
+    if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+        yield _snappy_block(view, limit_bytes)
+        return
     position = len(_XERIAL_HEADER)
     if len(view) < position:
         raise CompressionFailed("snappy: the stream is cut")
@@ -162,11 +182,8 @@ def _decompress_snappy(data: Buffer, limit_bytes: int) -> bytes:
         position += _BLOCK_SIZE.size
         if not 0 <= size <= len(view) - position:
             raise CompressionFailed(f"snappy: a block of {size} bytes, {len(view) - position} are left")
-        part = _snappy_block(view[position : position + size], limit_bytes)
-        limit_bytes -= len(part)
-        parts.append(part)
+        yield _snappy_block(view[position : position + size], limit_bytes)
         position += size
-    return b"".join(parts)
 
 
 def _snappy_block(block: memoryview, limit_bytes: int) -> bytes:
@@ -264,7 +281,8 @@ def _decompress_zstd(data: Buffer, limit_bytes: int) -> Buffer:
         if 0 <= zstandard.frame_content_size(data) <= limit_bytes:
             with contextlib.suppress(zstandard.ZstdError):  # several frames, or a bad one: what follows will tell
                 return decompressor.decompress(data, allow_extra_data=False)
-        _check_zstd_frames(memoryview(data))
+        for _ in check_zstd_frames(memoryview(data)):
+            pass
         out = bytearray()
         reader = decompressor.stream_reader(data, read_across_frames=True)
         while piece := reader.read(min(_PIECE_BYTES + len(out), limit_bytes + 1 - len(out))):
@@ -276,11 +294,11 @@ def _decompress_zstd(data: Buffer, limit_bytes: int) -> Buffer:
     return out
 
 
-def _check_zstd_frames(data: memoryview) -> None:
-    """See that whole frames fill the data. The library's reader takes a cut frame for the end."""
+def check_zstd_frames(data: memoryview) -> Iterator[None]:
+    """See that whole frames fill the data, in steps. The library's reader takes a cut frame for the end."""
     import zstandard
 
-    position = 0
+    position = blocks = 0
     while position < len(data):
         frame = data[position:]
         position += zstandard.frame_header_size(frame)
@@ -291,6 +309,9 @@ def _check_zstd_frames(data: memoryview) -> None:
             position += 3 + (1 if kind == _ZSTD_REPEATED_BYTE else size)
             if position > len(data):
                 raise CompressionFailed("zstd: the frame is cut")
+            blocks += 1
+            if blocks % _STEP_BLOCKS == 0:
+                yield
         position += 4 * zstandard.get_frame_parameters(frame).has_checksum
     if position > len(data):
         raise CompressionFailed("zstd: the checksum is cut")
@@ -301,4 +322,85 @@ _COMPRESSORS: tuple[tuple[Compress, Decompress], ...] = (
     (_compress_snappy, _decompress_snappy),
     (_compress_lz4, _decompress_lz4),
     (_compress_zstd, _decompress_zstd),
+)
+
+
+class Compressor:
+    """Compresses what comes piece by piece into one stream, as `compress` would the whole."""
+
+    def __init__(self, codec: int, level: int | None = None) -> None:
+        self._add, self._finish = _STREAMS[codec](level)
+
+    def add(self, data: Buffer) -> bytes:
+        return self._add(data)
+
+    def finish(self) -> bytes:
+        return self._finish()
+
+
+_Stream = tuple[Callable[[Buffer], bytes], Callable[[], bytes]]
+
+
+def _stream_none(level: int | None) -> _Stream:
+    return bytes, bytes
+
+
+def _stream_gzip(level: int | None) -> _Stream:
+    compressor = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, _GZIP_WINDOW)
+    return compressor.compress, compressor.flush
+
+
+def _stream_snappy(level: int | None) -> _Stream:
+    """Whole blocks as they fill, with the header before the first."""
+    waiting = bytearray()
+    head = [_XERIAL_HEADER]
+
+    def add(data: Buffer) -> bytes:
+        waiting.extend(data)
+        whole_bytes = len(waiting) // _XERIAL_BLOCK_BYTES * _XERIAL_BLOCK_BYTES
+        return blocks(whole_bytes)
+
+    def blocks(size_bytes: int) -> bytes:
+        compressed = _compress_snappy(bytes(waiting[:size_bytes]), None)[len(_XERIAL_HEADER) :]
+        del waiting[:size_bytes]
+        return (head.pop() if head else b"") + compressed
+
+    return add, lambda: blocks(len(waiting))
+
+
+def _stream_lz4(level: int | None) -> _Stream:
+    from lz4 import frame
+
+    compressor = frame.LZ4FrameCompressor(
+        compression_level=0 if level is None else level,
+        block_size=frame.BLOCKSIZE_MAX64KB,
+        block_linked=False,
+        content_checksum=False,
+    )
+    head: list[bytes] = [compressor.begin()]
+
+    def add(data: Buffer) -> bytes:
+        compressed: bytes = compressor.compress(data)
+        return (head.pop() if head else b"") + compressed
+
+    def finish() -> bytes:
+        rest: bytes = compressor.flush()
+        return (head.pop() if head else b"") + rest
+
+    return add, finish
+
+
+def _stream_zstd(level: int | None) -> _Stream:
+    import zstandard
+
+    compressor = zstandard.ZstdCompressor(level=_ZSTD_DEFAULT_LEVEL if level is None else level).compressobj()
+    return compressor.compress, compressor.flush
+
+
+_STREAMS: tuple[Callable[[int | None], _Stream], ...] = (
+    _stream_none,
+    _stream_gzip,
+    _stream_snappy,
+    _stream_lz4,
+    _stream_zstd,
 )

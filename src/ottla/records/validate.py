@@ -31,6 +31,10 @@ LEAST_LEGACY_BYTES = 14  # the least that a length may say in any format
 TO_MAGIC_BYTES = at.MAGIC_AT + 1
 FIRST_ZSTD_VERSION = 7
 SHOWN_ERRORS = 3
+MOST_ERRORS = 1000  # that an answer names
+AT_ONCE_BYTES = 4 << 20  # what decompresses to more is looked at in steps
+COMPRESSED_AT_ONCE_BYTES = 1 << 15  # what is compressed anew is compressed elsewhere if it is more
+CHECKED_AT_ONCE = 2000  # records that are looked at one by one
 
 RecordError = tuple[int, str]  # index of the record in its batch, what is wrong with it
 
@@ -75,6 +79,15 @@ class ProduceSettings:
         return self.codec is None and not self.is_log_append_time
 
 
+class LargeBatch(Exception):
+    """It takes more than a moment to look at this batch: `ottla.records.large` does, in steps."""
+
+    def __init__(self, batch: memoryview, header: BatchHeader) -> None:
+        super().__init__(f"a batch of {header.count} records and {header.size} bytes")
+        self.batch = batch
+        self.header = header
+
+
 class Validated(NamedTuple):
     """A batch that may be appended: the producer's own memory where that could stay."""
 
@@ -91,12 +104,11 @@ def validate_produce(
     version: int,
     has_transactional_id: bool,
     now_ms: int,
-    limit_bytes: int,
 ) -> Validated:
     """Check one partition's records of a Produce request and make them ready for the log.
 
-    `partition` is named in messages, as in "orders-0". `limit_bytes` bounds what a compressed batch may
-    become. `records` are changed in place where they are writable and need a stamp.
+    `partition` is named in messages, as in "orders-0". `records` are changed in place where they are writable and need
+    a stamp. LargeBatch where that would take too long at once; what concerns the whole batch has been checked then.
     """
     if records is not None:
         plain = plain_batch(records, settings, now_ms, has_transactional_id=has_transactional_id)
@@ -109,25 +121,32 @@ def validate_produce(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
             "A transactional batch needs a transactional id in its request",
         )
-    batch: bytearray | memoryview = memoryview(records)[: header.size]
+    view = memoryview(records)[: header.size]
+    batch: bytearray | memoryview = view
     _check_whole(batch, header, settings, partition)
     _check_header(header)
-    area = _area(batch, header, limit_bytes)
+    area = _area(view, header)
+    codec = header.codec if settings.codec is None else settings.codec
+    if codec not in (NONE, header.codec) and len(area) > COMPRESSED_AT_ONCE_BYTES:
+        raise LargeBatch(view, header)
     try:
         scan = scan_records(area, header.count)
     except CorruptBatch as error:
         raise InvalidRecords(ErrorCode.INVALID_RECORD, str(error)) from None
-    codec = header.codec if settings.codec is None else settings.codec
     if not scan.is_in_order and header.codec == codec != NONE:
-        _refuse(ErrorCode.UNKNOWN_SERVER_ERROR, "The offsets inside a compressed batch are not 0, 1, 2, ...")
-    max_timestamp = _check_records(area, header, scan, settings, partition, now_ms)
+        refuse_order()
+    if header.count > CHECKED_AT_ONCE and not is_plain(header, scan, settings, now_ms):
+        raise LargeBatch(view, header)
+    faults = Faults(header, settings, partition, now_ms)
+    max_timestamp = faults.check(area, 0, header.count, scan)
+    faults.refuse()
     if settings.is_log_append_time:
         max_timestamp = now_ms
     if codec != header.codec:
         batch, header = _recompressed(area, header, scan, codec, settings.level)
         if header.size > settings.max_message_bytes:
-            _refuse_size(header.size, settings, partition)
-    return _stamped(batch, header, settings.is_log_append_time, max_timestamp)
+            refuse_size(header.size, settings, partition)
+    return stamped(batch, header, settings.is_log_append_time, max_timestamp)
 
 
 def plain_batch(
@@ -221,7 +240,7 @@ def _check_whole(batch: Buffer, header: BatchHeader, settings: ProduceSettings, 
             f"but it is {header.base_offset}",
         )
     if header.size > settings.max_message_bytes:
-        _refuse_size(header.size, settings, partition)
+        refuse_size(header.size, settings, partition)
     if at.computed_crc(batch, 0, header.size) != header.crc:
         _refuse_early(
             ErrorCode.CORRUPT_MESSAGE,
@@ -250,64 +269,79 @@ def _check_header(header: BatchHeader) -> None:
         _refuse(ErrorCode.INVALID_RECORD, message)
 
 
-def _area(batch: Buffer, header: BatchHeader, limit_bytes: int) -> Buffer:
+def _area(batch: memoryview, header: BatchHeader) -> Buffer:
     try:
-        return decompress_to_look(header.codec, memoryview(batch)[at.HEADER_SIZE :], limit_bytes)
-    except TooLarge as error:
-        # Kafka has no such limit. This answer makes a producer send smaller batches.
-        raise InvalidRecords(ErrorCode.MESSAGE_TOO_LARGE, str(error), is_log_reached=False) from None
+        return decompress_to_look(header.codec, batch[at.HEADER_SIZE :], AT_ONCE_BYTES)
+    except TooLarge:
+        raise LargeBatch(batch, header) from None
     except CompressionFailed as error:
         raise InvalidRecords(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
 
 
-def _check_records(
-    area: Buffer,
-    header: BatchHeader,
-    scan: Scan,
-    settings: ProduceSettings,
-    partition: str,
-    now_ms: int,
-) -> int:
-    """The highest timestamp of the records, if every one of them may be appended."""
+def is_plain(header: BatchHeader, scan: Scan, settings: ProduceSettings, now_ms: int) -> bool:
+    """Whether records that were scanned may be appended, every one of them; if not, they have to be looked at."""
+    if header.is_log_append_time or (settings.is_compacted and scan.first_null_key >= 0):
+        return False
+    if settings.is_log_append_time:
+        return True
     least = header.base_timestamp + scan.least_timestamp_delta
     most = header.base_timestamp + scan.most_timestamp_delta
-    is_plain = not header.is_log_append_time and not (settings.is_compacted and scan.first_null_key >= 0)
-    if not settings.is_log_append_time:
-        is_plain &= now_ms - least <= settings.before_max_ms and most - now_ms <= settings.after_max_ms
-        is_plain &= least >= LEAST_INT64 and most <= MOST_INT64
-    if not is_plain:
-        most = _check_each_record(area, header, settings, partition, now_ms)
-    return max(most, at.NO_TIMESTAMP)
+    is_in_time = now_ms - least <= settings.before_max_ms and most - now_ms <= settings.after_max_ms
+    return is_in_time and least >= LEAST_INT64 and most <= MOST_INT64
 
 
-def _check_each_record(
-    area: Buffer, header: BatchHeader, settings: ProduceSettings, partition: str, now_ms: int
-) -> int:
-    """The slow way, for a batch in which something may be wrong: it is known what, record by record."""
-    errors: list[RecordError] = []
-    code = ErrorCode.INVALID_RECORD
-    most = at.NO_TIMESTAMP
-    append_time = header.max_timestamp if header.is_log_append_time else None
-    records = decode_records(area, header.count, 0, header.base_timestamp, append_time)
-    for index, record in enumerate(records):
-        most = max(most, record.timestamp)
-        if settings.is_compacted and record.key is None:
-            message = f"Compacted topic cannot accept message without key in topic partition {partition}"
-            errors.append((index, message))
-        elif fault := _timestamp_fault(record.timestamp, index, header, settings, now_ms):
-            errors.append((index, fault))
-            code = ErrorCode.INVALID_TIMESTAMP
-    if not errors:
+class Faults:
+    """What is wrong with the records of a batch, which may be looked at in portions."""
+
+    def __init__(self, header: BatchHeader, settings: ProduceSettings, partition: str, now_ms: int) -> None:
+        self._header = header
+        self._settings = settings
+        self._partition = partition
+        self._now_ms = now_ms
+        self._errors: list[RecordError] = []
+        self._count = 0
+        self._code = ErrorCode.INVALID_RECORD
+
+    def check(self, area: Buffer, first: int, count: int, scan: Scan) -> int:
+        """Look at records, the first of which has the number `first` in its batch; their highest timestamp."""
+        if is_plain(self._header, scan, self._settings, self._now_ms):
+            return max(self._header.base_timestamp + scan.most_timestamp_delta, at.NO_TIMESTAMP)
+        return self._check_each(area, first, count)
+
+    def _check_each(self, area: Buffer, first: int, count: int) -> int:
+        """The slow way, where something may be wrong: it is known what, record by record."""
+        header, settings = self._header, self._settings
+        most = at.NO_TIMESTAMP
+        append_time = header.max_timestamp if header.is_log_append_time else None
+        records = decode_records(area, count, 0, header.base_timestamp, append_time)
+        for index, record in enumerate(records, first):
+            most = max(most, record.timestamp)
+            if settings.is_compacted and record.key is None:
+                message = f"Compacted topic cannot accept message without key in topic partition {self._partition}"
+                self._add(index, message)
+            elif fault := _timestamp_fault(record.timestamp, index, header, settings, self._now_ms):
+                self._add(index, fault)
+                self._code = ErrorCode.INVALID_TIMESTAMP
         return most
-    if code == ErrorCode.INVALID_TIMESTAMP:
-        message = "One or more records have been rejected due to invalid timestamp"
-    else:
-        shown = ", ".join(f"RecordError(batchIndex={i}, message='{m}')" for i, m in errors[:SHOWN_ERRORS])
-        message = (
-            f"One or more records have been rejected due to {len(errors)} record errors in total, "
-            f"and only showing the first three errors at most: [{shown}]"
-        )
-    raise InvalidRecords(code, message, errors)
+
+    def _add(self, index: int, message: str) -> None:
+        self._count += 1
+        if len(self._errors) < MOST_ERRORS:
+            self._errors.append((index, message))
+
+    def refuse(self) -> None:
+        """Refuse the batch if anything is wrong."""
+        if not self._count:
+            return
+        if self._code == ErrorCode.INVALID_TIMESTAMP:
+            message = "One or more records have been rejected due to invalid timestamp"
+        else:
+            shown = ", ".join(f"RecordError(batchIndex={i}, message='{m}')" for i, m in self._errors[:SHOWN_ERRORS])
+            message = (
+                f"One or more records have been rejected due to {self._count} record errors in total, "
+                f"and only showing the first three errors at most: [{shown}]"
+            )
+        raise InvalidRecords(self._code, message, self._errors)
 
 
 def _timestamp_fault(
@@ -346,12 +380,15 @@ def _recompressed(
         )
     batch = bytearray(at.HEADER_SIZE)
     batch += compress(codec, area, level)
+    return batch, header_of_recompressed(header, codec, len(batch))
+
+
+def header_of_recompressed(header: BatchHeader, codec: int, size_bytes: int) -> BatchHeader:
     kept = header.attributes & (at.TRANSACTIONAL | at.LOG_APPEND_TIME)
-    header = header._replace(length=len(batch) - at.PREFIX_SIZE, attributes=codec | kept, crc=0)
-    return batch, header
+    return header._replace(length=size_bytes - at.PREFIX_SIZE, attributes=codec | kept, crc=0)
 
 
-def _stamped(
+def stamped(
     batch: bytearray | memoryview, header: BatchHeader, is_log_append_time: bool, max_timestamp: int
 ) -> Validated:
     """Write timestamp type and highest timestamp, and the checksum again, where they differ."""
@@ -369,6 +406,10 @@ def _stamped(
     return Validated(batch, header, max_timestamp if is_log_append_time else at.NO_TIMESTAMP)
 
 
+def refuse_order() -> NoReturn:
+    _refuse(ErrorCode.UNKNOWN_SERVER_ERROR, "The offsets inside a compressed batch are not 0, 1, 2, ...")
+
+
 def _refuse(code: ErrorCode, message: str) -> NoReturn:
     raise InvalidRecords(code, message)
 
@@ -381,7 +422,7 @@ def _refuse_loudly(code: ErrorCode, message: str) -> NoReturn:
     raise InvalidRecords(code, message, is_log_reached=False, is_told=True)
 
 
-def _refuse_size(size: int, settings: ProduceSettings, partition: str) -> NoReturn:
+def refuse_size(size: int, settings: ProduceSettings, partition: str) -> NoReturn:
     _refuse_early(
         ErrorCode.MESSAGE_TOO_LARGE,
         f"The record batch size in the append to {partition} is {size} bytes "

@@ -15,11 +15,11 @@ from ottla.log.files import FileRange
 from ottla.log.log import Appended, Log
 from ottla.log.producers import Origin
 from ottla.records.batch import BatchHeader
-from ottla.records.validate import validate_produce
+from ottla.records.large import ValidateSteps, validate_large
+from ottla.records.validate import LargeBatch, Validated, validate_produce
 from ottla.wire.errors import ErrorCode
 from ottla.wire.parts import Buffer
 
-DECOMPRESSED_LIMIT_BYTES = 1 << 30
 FIRST_VERSION_WITH_TRANSACTIONS_2 = 12
 
 
@@ -84,7 +84,10 @@ class Partition:
     def produce(
         self, records: Buffer | None, *, version: int, has_transactional_id: bool, now_ms: int
     ) -> tuple[Appended, int]:
-        """Check and append what a client sent; where it went, and the time it was stamped with (-1: none)."""
+        """Check and append what a client sent; where it went, and the time it was stamped with (-1: none).
+
+        LargeBatch where the check takes more than a moment: `produce_large` goes on with it.
+        """
         validated = validate_produce(
             records,
             self.log.produce_settings,
@@ -92,8 +95,14 @@ class Partition:
             version=version,
             has_transactional_id=has_transactional_id,
             now_ms=now_ms,
-            limit_bytes=DECOMPRESSED_LIMIT_BYTES,
         )
+        return self.append_validated(validated, version, now_ms)
+
+    def validate_large(self, large: LargeBatch, now_ms: int) -> ValidateSteps:
+        """The check in steps, for a batch that was found to be large; `append_validated` is what is left then."""
+        return validate_large(large, self.log.produce_settings, partition=self.name, now_ms=now_ms)
+
+    def append_validated(self, validated: Validated, version: int, now_ms: int) -> tuple[Appended, int]:
         appended = self.log.append(
             validated.batch,
             validated.header,

@@ -216,10 +216,12 @@ class FaultyDispatch(Dispatch):
         """The brokers stay, or a client could not go on; the topics it asked for are refused."""
         from ottla.broker.dispatch import Context
         from ottla.broker.handlers import metadata
+        from ottla.broker.slices import finished
 
         request: Any = decode_request_body(header, frame)
-        context = Context(connection, connection.expect_answer(), header, len(frame))
-        answer = metadata.handle(self._broker, request, context)
+        slices = self._broker.request_slices
+        context = Context(connection, connection.expect_answer(), header, len(frame), slices)
+        answer = finished(metadata.handle(self._broker, request, context))
         for topic in answer.topics:
             topic.error_code, topic.partitions = code, []
         context.reply(answer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Generator
 from typing import Any
 
 from ottla.wire.apis import Api
@@ -33,7 +34,18 @@ def encode_request(correlation_id: int, client_id: str | None, request: Request,
 
 def encode_response(correlation_id: int, response: Response, version: int) -> list[Part]:
     """The parts of a frame, ready to be sent: one piece, unless the response carries records."""
-    parts: list[Any] = response.writers[version](response)
+    return _framed(correlation_id, response, version, response.writers[version](response))
+
+
+def encode_response_in_steps(
+    correlation_id: int, response: Response, version: int
+) -> Generator[None, None, list[Part]]:
+    """The same as a generator, which lets others in between if it is a large one."""
+    parts = yield from response.step_writers[version](response)
+    return _framed(correlation_id, response, version, parts)
+
+
+def _framed(correlation_id: int, response: Response, version: int, parts: list[Any]) -> list[Part]:
     head = _TAGGED_RESPONSE if has_tagged_response_header(response.api, version) else _RESPONSE
     size_bytes = head.size - _SIZE.size + _total_bytes(parts)
     parts[0] = head.pack(size_bytes, correlation_id) + parts[0]
@@ -56,6 +68,13 @@ def decode_request_body(header: RequestHeader, frame: Buffer) -> Request:
     """The body behind a header that was read first. Bytes behind the body are ignored, as Kafka does."""
     request: Request
     request, _ = REQUESTS[header.api.key].readers[header.version](frame, header.body_position)
+    return request
+
+
+def decode_request_body_in_steps(header: RequestHeader, frame: Buffer) -> Generator[None, None, Request]:
+    """The same as a generator; not for requests with records, which stay where they are."""
+    request: Request
+    request, _ = yield from REQUESTS[header.api.key].step_readers[header.version](frame, header.body_position)
     return request
 
 

@@ -8,24 +8,35 @@ are left before anything is made of it. Whatever is wrong with the bytes becomes
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn, cast
 
 from ottla.wire.layout import Array, Field, Nested, carries_records, layout_of, least_size_bytes
 from ottla.wire.protocol_error import ProtocolError
-from ottla.wire.schema import Message, Reader, Struct, constructor_order
+from ottla.wire.schema import Message, Reader, Request, StepReader, Struct, constructor_order
 from ottla.wire.source import Source
 from ottla.wire.types import LONGEST_STRING_BYTES, Blob, Fixed, Kind, RecordsBlob, Text
 from ottla.wire.varint import read_uvarint, read_uvarint_tail, skip_tags
 
+MOST_ELEMENTS = 100_000  # in all arrays of one request together
+MOST_ELEMENTS_WITH_RECORDS = 10_000  # likewise, where the request must be read at once, for its records stay in place
+STEP_ELEMENTS = 512  # a power of two
+
 
 def compile_reader(message: type[Message], version: int) -> Reader:
-    return _ReaderBuilder(message, version).build()
+    return cast(Reader, _ReaderBuilder(message, version).build())
+
+
+def compile_step_reader(message: type[Message], version: int) -> StepReader:
+    """One that reads as a generator: it yields after some elements, and returns what the other returns."""
+    return cast(StepReader, _ReaderBuilder(message, version, in_steps=True).build())
 
 
 class _ReaderBuilder:
-    def __init__(self, message: type[Message], version: int) -> None:
+    def __init__(self, message: type[Message], version: int, *, in_steps: bool = False) -> None:
         self.message = message
+        self.in_steps = in_steps
+        self.is_request = issubclass(message, Request)
         self.version = version
         self.flexible = version in message.flexible
         self.has_records = carries_records(message, version)
@@ -33,7 +44,7 @@ class _ReaderBuilder:
         self.run: list[tuple[str, str, str]] = []
         """Codes, variables and places of fixed-size values that are still to be read, all with one unpack."""
 
-    def build(self) -> Reader:
+    def build(self) -> Callable[..., object]:
         source = self.source
         title = f"{self.message.__name__} v{self.version}"
         with source.block("def read(data, position):"):
@@ -44,11 +55,17 @@ class _ReaderBuilder:
                 with source.block("if type(data) is not bytes:"):
                     source.line("data = bytes(data)")
             source.line("end = len(data)")
+            if self.is_request:
+                source.line(f"left = {MOST_ELEMENTS_WITH_RECORDS if self.has_records else MOST_ELEMENTS}")
+            if self.in_steps:
+                source.line("steps = 0")
+                with source.block("if end < 0:"):
+                    source.line("yield")  # a message without arrays is a generator, too
             with source.block("try:"):
                 source.line(f"return {self.struct(self.message, '')}, position")
             with source.block("except ERRORS as error:"):
                 source.line(f"explain(error, {title!r}, places, position, end)")
-        return cast(Reader, source.function("read", f"read {title}"))
+        return source.function("read", f"read {title}{' in steps' * self.in_steps}")
 
     def struct(self, struct: type[Struct], path: str) -> str:
         """Reads the fields into variables. Returns the expression that makes the struct of them."""
@@ -171,6 +188,7 @@ class _ReaderBuilder:
         least = max(1, least_size_bytes(element, self.version, self.flexible))
         with source.block(f"if not 0 <= {count} * {least} <= end - position:"):
             source.line(f"refuse_count({count}, {least}, end - position)")
+        self.spend(count)
         if isinstance(element, Fixed):
             codes = f"'{element.code}' * {count}" if len(element.code) > 1 else f"f'{{{count}}}{element.code}'"
             source.line(f"{target} = list(unpack_from('>' + {codes}, data, position))")
@@ -180,12 +198,23 @@ class _ReaderBuilder:
         source.line(f"{target} = []")
         source.line(f"{append} = {target}.append")
         with source.block(f"for _ in range({count}):"):
+            if self.in_steps:
+                source.line("steps += 1")
+                with source.block(f"if not steps & {STEP_ELEMENTS - 1}:"):
+                    source.line("yield")
             if isinstance(element, Nested):
                 made = self.struct(element.struct, source.place + ".")
             else:
                 made = self.value(element, False, "element")
                 self.flush()
             source.line(f"{append}({made})")
+
+    def spend(self, count: str) -> None:
+        """Holds the work that a request asks for to a limit, before it is begun."""
+        if self.is_request:
+            self.source.line(f"left -= {count}")
+            with self.source.block("if left < 0:"):
+                self.source.line("refuse_elements()")
 
     def nullable_struct(self, target: str, struct: type[Struct], null: str = "< 0") -> None:
         source = self.source
@@ -204,12 +233,15 @@ class _ReaderBuilder:
         count = self.uvarint("tags")
         if not fields:
             with source.block(f"if {count}:"):
+                self.spend(count)
                 source.line(f"position = skip_tags(data, position, {count})")
             return {}
         values = {field.name: source.fresh(field.name) for field in fields}
         for field in fields:
             source.line(f"{values[field.name]} = {self.default(field)}")
         tag, stop = source.fresh("tag"), source.fresh("stop")
+        with source.block(f"if {count}:"):
+            self.spend(count)
         with source.block(f"for _ in range({count}) if {count} else ():"):
             source.line(f"{tag}, position = read_uvarint(data, position)")
             source.line(f"{stop}, position = read_uvarint(data, position)")
@@ -246,6 +278,10 @@ def _refuse_count(count: int, least: int, left: int) -> NoReturn:
     raise ProtocolError(f"{count} elements of {least} bytes or more announced, {left} bytes left")
 
 
+def _refuse_elements() -> NoReturn:
+    raise ProtocolError("more elements than a request may have")
+
+
 def _refuse_tag(left: int) -> NoReturn:
     raise ProtocolError(f"{abs(left)} bytes {'more' if left > 0 else 'fewer'} announced than the field takes")
 
@@ -269,6 +305,7 @@ _NAMES: dict[str, object] = {
     "read_uvarint": read_uvarint,
     "read_uvarint_tail": read_uvarint_tail,
     "refuse_count": _refuse_count,
+    "refuse_elements": _refuse_elements,
     "refuse_length": _refuse_length,
     "refuse_tag": _refuse_tag,
     "skip_tags": skip_tags,

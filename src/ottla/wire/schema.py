@@ -17,7 +17,7 @@ Annotations are resolved, and constructors, readers and writers made, at first u
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar, cast, dataclass_transform
 
 from ottla.wire.apis import Api
@@ -149,6 +149,10 @@ Reader: TypeAlias = Callable[[Buffer, int], tuple[Any, int]]
 
 Writer: TypeAlias = Callable[[Any], list[Part]]
 
+StepReader: TypeAlias = Callable[[Buffer, int], Generator[None, None, tuple[Any, int]]]
+StepWriter: TypeAlias = Callable[[Any], Generator[None, None, list[Part]]]
+"""The same as generators, for messages so large that others must be let in between."""
+
 
 class _Readers(dict[int, Reader]):
     """A message's readers by version, each compiled when it is first asked for."""
@@ -180,6 +184,28 @@ class _Writers(dict[int, Writer]):
         return writer
 
 
+class _StepReaders(dict[int, StepReader]):
+    def __init__(self, message: type[Message]) -> None:
+        self.message = message
+
+    def __missing__(self, version: int) -> StepReader:
+        from ottla.wire.reader import compile_step_reader
+
+        reader = self[version] = compile_step_reader(self.message, version)
+        return reader
+
+
+class _StepWriters(dict[int, StepWriter]):
+    def __init__(self, message: type[Message]) -> None:
+        self.message = message
+
+    def __missing__(self, version: int) -> StepWriter:
+        from ottla.wire.writer import compile_step_writer
+
+        writer = self[version] = compile_step_writer(self.message, version)
+        return writer
+
+
 class Message(Struct):
     """What can be read and written as a whole, in its versions."""
 
@@ -187,6 +213,8 @@ class Message(Struct):
     flexible: ClassVar[Versions] = NEVER
     readers: ClassVar[dict[int, Reader]]
     writers: ClassVar[dict[int, Writer]]
+    step_readers: ClassVar[dict[int, StepReader]]
+    step_writers: ClassVar[dict[int, StepWriter]]
 
     def __init_subclass__(cls, *, versions: str = "", flexible: str = "", **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -196,6 +224,8 @@ class Message(Struct):
             cls.flexible = parse_versions(flexible)
         cls.readers = _Readers(cls)
         cls.writers = _Writers(cls)
+        cls.step_readers = _StepReaders(cls)
+        cls.step_writers = _StepWriters(cls)
 
 
 class _Exchanged(Message):

@@ -8,23 +8,32 @@ stand between the pieces as they are. What cannot be written raises a ValueError
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import NoReturn, cast
 
 from ottla.wire.layout import Array, Field, Layout, Nested, carries_records, carries_repeats, layout_of
 from ottla.wire.parts import BUFFERS
-from ottla.wire.schema import Message, Struct, Writer
+from ottla.wire.schema import Message, StepWriter, Struct, Writer
 from ottla.wire.source import Source
 from ottla.wire.types import LONGEST_STRING_BYTES, Blob, Fixed, Kind, RecordsBlob, Text
 from ottla.wire.varint import ONE_BYTE, uvarint
 
+STEP_ELEMENTS = 512  # a power of two
+
 
 def compile_writer(message: type[Message], version: int) -> Writer:
-    return _WriterBuilder(message, version).build()
+    return cast(Writer, _WriterBuilder(message, version).build())
+
+
+def compile_step_writer(message: type[Message], version: int) -> StepWriter:
+    """One that writes as a generator: it yields after some elements, and returns what the other returns."""
+    return cast(StepWriter, _WriterBuilder(message, version, in_steps=True).build())
 
 
 class _WriterBuilder:
-    def __init__(self, message: type[Message], version: int) -> None:
+    def __init__(self, message: type[Message], version: int, *, in_steps: bool = False) -> None:
         self.message = message
+        self.in_steps = in_steps
         self.version = version
         self.flexible = version in message.flexible
         self.source = Source(_NAMES)
@@ -32,7 +41,7 @@ class _WriterBuilder:
         self.run: list[tuple[str, str, str]] = []
         """Codes, expressions and places of fixed-size values still to be written, all with one pack."""
 
-    def build(self) -> Writer:
+    def build(self) -> Callable[..., object]:
         source = self.source
         has_records = carries_records(self.message, self.version)
         title = f"{self.message.__name__} v{self.version}"
@@ -41,6 +50,10 @@ class _WriterBuilder:
                 source.line("parts = []")
             source.line("out = []")
             source.line("add = out.append")
+            if self.in_steps:
+                source.line("steps = 0")
+                with source.block("if message is None:"):
+                    source.line("yield")  # a message without arrays is a generator, too
             if carries_repeats(self.message, self.version):
                 source.line("written = {}")
             with source.block("try:"):
@@ -54,7 +67,7 @@ class _WriterBuilder:
                 source.line("return parts")
             else:
                 source.line("return [b''.join(out)]")
-        return cast(Writer, source.function("write", f"write {title}"))
+        return source.function("write", f"write {title}{' in steps' * self.in_steps}")
 
     def struct(self, struct: type[Struct], owner: str, path: str) -> None:
         layout = layout_of(struct, self.version)
@@ -201,6 +214,10 @@ class _WriterBuilder:
         source = self.source
         each = source.fresh("element")
         with source.block(f"for {each} in {target}:"):
+            if self.in_steps:
+                source.line("steps += 1")
+                with source.block(f"if not steps & {STEP_ELEMENTS - 1}:"):
+                    source.line("yield")
             if isinstance(element, Nested):
                 self.struct(element.struct, each, source.place + ".")
             else:

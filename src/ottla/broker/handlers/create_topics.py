@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.mutations import Mutations
+from ottla.broker.slices import Steps
 from ottla.controller.refusal import Refusal
 from ottla.controller.topics import NewTopic
 from ottla.log.topic_config import TOPIC_SETTINGS
@@ -23,9 +24,9 @@ FIRST_VERSION_WITH_CONFIGS = 5
 FIRST_STRICT_VERSION = 6
 
 
-def handle(broker: Broker, request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
+def handle(broker: Broker, request: CreateTopicsRequest, context: Context) -> Steps:
     mutations = Mutations(broker, context, FIRST_STRICT_VERSION)
-    decisions = broker.catalog.create_topics(
+    decisions = yield from broker.catalog.create_topics_in_steps(
         request.topics, validate_only=request.validate_only, charge=mutations.charge
     )
     # Hundreds of topics are often created with the same configurations: each set of them is worked out once.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.slices import Steps, mapped
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -20,10 +21,15 @@ GROUP, TRANSACTION, SHARE = 0, 1, 2
 NO_NODE = -1
 
 
-def handle(broker: Broker, request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
+def handle(broker: Broker, request: FindCoordinatorRequest, context: Context) -> Steps:
     if context.version >= FIRST_VERSION_WITH_SEVERAL_KEYS:
         keys = request.coordinator_keys
-        return FindCoordinatorResponse(coordinators=[_find(broker, context, request.key_type, key) for key in keys])
+        found = yield from mapped(lambda key: _find(broker, context, request.key_type, key), keys)
+        return FindCoordinatorResponse(coordinators=found)
+    return _older_answer(broker, request, context)
+
+
+def _older_answer(broker: Broker, request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
     found = _find(broker, context, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=found.error_code,

@@ -7,8 +7,10 @@ refused for its partition.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
+from ottla.broker.slices import Steps
 from ottla.log.errors import LogError
 from ottla.log.lookup import FoundOffset, offset_for_timestamp, offset_of_max_timestamp
 from ottla.wire.errors import ErrorCode
@@ -46,11 +48,14 @@ ISOLATION_LEVELS = (0, READ_COMMITTED)
 NOTHING = FoundOffset(-1, -1, -1)
 
 
-def handle(broker: Broker, request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
+def handle(broker: Broker, request: ListOffsetsRequest, context: Context) -> Steps:
     named = Counter(
         (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
     )
-    topics = [_topic(broker, request, topic, named, context.version) for topic in request.topics]
+    topics = []
+    for topic in request.topics:
+        answer = yield from _topic(broker, request, topic, named, context.version)
+        topics.append(answer)
     return ListOffsetsResponse(topics=topics)
 
 
@@ -60,9 +65,10 @@ def _topic(
     topic: ListOffsetsTopic,
     named: Counter[tuple[str, int]],
     version: int,
-) -> ListOffsetsTopicResponse:
+) -> Generator[None, None, ListOffsetsTopicResponse]:
     answers = {}
     for asked in topic.partitions:
+        yield
         index = asked.partition_index
         if named[topic.name, index] > 1:
             answers[index] = _failed(index, ErrorCode.INVALID_REQUEST)
@@ -71,13 +77,13 @@ def _topic(
         if partition is None:
             answers[index] = _failed(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             continue
-        answers[index] = _answer(partition, asked, request.isolation_level, version)
+        answers[index] = yield from _answer(partition, asked, request.isolation_level, version)
     return ListOffsetsTopicResponse(name=topic.name, partitions=list(answers.values()))
 
 
 def _answer(
     partition: Partition, asked: ListOffsetsPartition, isolation: int, version: int
-) -> ListOffsetsPartitionResponse:
+) -> Generator[None, None, ListOffsetsPartitionResponse]:
     index, timestamp = asked.partition_index, asked.timestamp
     if isolation not in ISOLATION_LEVELS:
         return _failed(index, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -87,7 +93,7 @@ def _answer(
         partition.check_epoch(asked.current_leader_epoch)
     except LogError as refusal:
         return _failed(index, ErrorCode(refusal.code))
-    found = _find(partition, timestamp, isolation == READ_COMMITTED)
+    found = yield from _find(partition, timestamp, isolation == READ_COMMITTED)
     answer = ListOffsetsPartitionResponse(
         partition_index=index, error_code=0, timestamp=found.timestamp, offset=found.offset
     )
@@ -96,7 +102,7 @@ def _answer(
     return answer
 
 
-def _find(partition: Partition, timestamp: int, committed_only: bool) -> FoundOffset:
+def _find(partition: Partition, timestamp: int, committed_only: bool) -> Generator[None, None, FoundOffset]:
     log = partition.log
     bound = log.last_stable_offset if committed_only else log.high_watermark
     if timestamp == LATEST:
@@ -106,7 +112,8 @@ def _find(partition: Partition, timestamp: int, committed_only: bool) -> FoundOf
         return FoundOffset(log.log_start_offset, -1, partition.leader_epoch if epoch == -1 else epoch)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING
-    found = offset_of_max_timestamp(log) if timestamp == MAX_TIMESTAMP else offset_for_timestamp(log, timestamp)
+    steps = offset_of_max_timestamp(log) if timestamp == MAX_TIMESTAMP else offset_for_timestamp(log, timestamp)
+    found = yield from steps
     return found if found is not None and found.offset < bound else NOTHING
 
 

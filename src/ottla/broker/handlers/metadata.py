@@ -6,10 +6,12 @@ is unknown. The broker's own topics are not made this way.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from ottla.broker.mutations import Mutations
 from ottla.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from ottla.broker.slices import Steps, mapped
 from ottla.controller.topic_names import INTERNAL, is_legal
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic
@@ -28,17 +30,19 @@ if TYPE_CHECKING:
     from ottla.broker.dispatch import Context
     from ottla.broker.topics import Topic
 
+Topics = Generator[None, None, list[MetadataResponseTopic]]
+
 FIRST_VERSION_BY_ID = 12
 FIRST_VERSION_WITH_NULL_FOR_ALL = 1
 
 
-def handle(broker: Broker, request: MetadataRequest, context: Context) -> MetadataResponse:
+def handle(broker: Broker, request: MetadataRequest, context: Context) -> Steps:
     refusal = _refusal(request, context.version)
     if refusal is not None:
         return _refused(request, refusal)
-    endpoint = broker.endpoint_for(context)
     mutations = Mutations(broker, context)
-    topics = _topics(broker, request, context.version, mutations)
+    topics = yield from _topics(broker, request, context.version, mutations)
+    endpoint = broker.endpoint_for(context)
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(
@@ -78,19 +82,17 @@ def _refused(request: MetadataRequest, code: ErrorCode) -> MetadataResponse:
     return MetadataResponse(brokers=[], topics=topics, error_code=whole)
 
 
-def _topics(
-    broker: Broker, request: MetadataRequest, version: int, mutations: Mutations
-) -> list[MetadataResponseTopic]:
+def _topics(broker: Broker, request: MetadataRequest, version: int, mutations: Mutations) -> Topics:
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     asked = request.topics
     if asked is None or (not asked and version < FIRST_VERSION_WITH_NULL_FOR_ALL):
-        return [_known(topic, operations) for topic in broker.topics]
+        return (yield from mapped(lambda topic: _known(topic, operations), list(broker.topics)))
     if any(topic.topic_id != ZERO_UUID for topic in asked):
-        return _by_id(broker, asked, operations)
-    return _by_name(broker, request, operations, mutations)
+        return (yield from _by_id(broker, asked, operations))
+    return (yield from _by_name(broker, request, operations, mutations))
 
 
-def _by_id(broker: Broker, asked: list[MetadataRequestTopic], operations: int) -> list[MetadataResponseTopic]:
+def _by_id(broker: Broker, asked: list[MetadataRequestTopic], operations: int) -> Topics:
     """Where one is asked for by id, names are not looked at."""
     answers = []
     for topic_id in dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_UUID):
@@ -100,12 +102,11 @@ def _by_id(broker: Broker, asked: list[MetadataRequestTopic], operations: int) -
             answers.append(MetadataResponseTopic(error_code=code, name=None, topic_id=topic_id, partitions=[]))
         else:
             answers.append(_known(topic, operations))
+        yield
     return answers
 
 
-def _by_name(
-    broker: Broker, request: MetadataRequest, operations: int, mutations: Mutations
-) -> list[MetadataResponseTopic]:
+def _by_name(broker: Broker, request: MetadataRequest, operations: int, mutations: Mutations) -> Topics:
     answers = []
     missing: list[str] = []
     for name in dict.fromkeys(topic.name or "" for topic in request.topics or ()):
@@ -117,20 +118,23 @@ def _by_name(
         else:
             missing.append(name)
             answers.append(_unknown(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, operations))
+        yield
     if missing and request.allow_auto_topic_creation and broker.settings.config.auto_create_topics_enable:
-        _create(broker, missing, mutations)
+        yield from _create(broker, missing, mutations)
     return answers
 
 
-def _create(broker: Broker, names: list[str], mutations: Mutations) -> None:
+def _create(broker: Broker, names: list[str], mutations: Mutations) -> Generator[None, None, object]:
     """What cannot be created stays unknown: whoever asks for metadata is not told why."""
-    broker.catalog.create_topics(
-        [
-            CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=[], configs=[])
-            for name in names
-            if name not in INTERNAL
-        ],
-        charge=mutations.charge,
+    return (
+        yield from broker.catalog.create_topics_in_steps(
+            [
+                CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=[], configs=[])
+                for name in names
+                if name not in INTERNAL
+            ],
+            charge=mutations.charge,
+        )
     )
 
 

@@ -6,12 +6,14 @@ last counts. Acks 0 gets no answer, and a closed connection where something was 
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Generator
 from typing import TYPE_CHECKING, cast
 
 from ottla.broker.quotas import PRODUCER_BYTE_RATE
 from ottla.controller.topic_names import INTERNAL
 from ottla.log.errors import LogError
-from ottla.records.validate import InvalidRecords, single_batch
+from ottla.records.validate import InvalidRecords, LargeBatch, single_batch
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -26,7 +28,9 @@ from ottla.wire.messages.produce import (
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
+    from ottla.broker.slices import Job, Steps
     from ottla.broker.transactional_produce import Refusals
+    from ottla.log.log import Appended
     from ottla.replica.partition import Partition
     from ottla.wire.parts import Buffer
     from ottla.wire.schema import Response
@@ -35,7 +39,7 @@ ALLOWED_ACKS = (-1, 0, 1)
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 
 
-def handle(broker: Broker, request: ProduceRequest, context: Context) -> Response | None:
+def handle(broker: Broker, request: ProduceRequest, context: Context) -> Response | Steps | None:
     if request.transactional_id is None:
         return _produce(broker, request, context, {})
     from ottla.broker.transactional_produce import when_admitted
@@ -52,10 +56,51 @@ def _find(broker: Broker, topic: TopicProduceData, index: int, version: int) -> 
     return broker.topics.partition(topic.name, index)
 
 
-def _produce(broker: Broker, request: ProduceRequest, context: Context, refusals: Refusals) -> ProduceResponse | None:
-    """Append what is not refused by the coordinator of its transaction."""
+def _produce(
+    broker: Broker, request: ProduceRequest, context: Context, refusals: Refusals
+) -> ProduceResponse | Steps | None:
+    """Append what is not refused by the coordinator of its transaction: at once if that can be, or else in steps."""
     produced = Produced(broker, request, context.version, refusals)
-    topics = [produced.topic(topic) for topic in _merged(request.topic_data)]
+    merged = _merged(request.topic_data)
+    if len(merged) == 1 and len(merged[0].partition_data) == 1:
+        with contextlib.suppress(LargeBatch):
+            return _answer(broker, request, context, produced, [produced.topic(merged[0])])
+    context.slices = broker.produce_slices
+    context.own_memory = lambda: _own_memory(context, merged)
+    return _produce_in_steps(broker, request, context, produced, merged)
+
+
+def _produce_in_steps(
+    broker: Broker, request: ProduceRequest, context: Context, produced: Produced, merged: list[TopicProduceData]
+) -> Steps:
+    topics = []
+    for topic in merged:
+        answers = []
+        for data in topic.partition_data:
+            answers.append((yield from produced.partition_in_steps(topic, data)))
+            data.records = None
+            yield None
+        topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
+    return _answer(broker, request, context, produced, topics)
+
+
+def _own_memory(context: Context, topics: list[TopicProduceData]) -> None:
+    """The frame is good only until the handler returns: what outlives it keeps the memory, or has its own copy."""
+    if context.connection.leave_memory():
+        return
+    for topic in topics:
+        for data in topic.partition_data:
+            if data.records is not None:
+                data.records = memoryview(bytearray(cast("Buffer", data.records)))
+
+
+def _answer(
+    broker: Broker,
+    request: ProduceRequest,
+    context: Context,
+    produced: Produced,
+    topics: list[TopicProduceResponse],
+) -> ProduceResponse | None:
     throttle_ms = broker.throttle(PRODUCER_BYTE_RATE, context, context.size_bytes)
     response = ProduceResponse(responses=topics, throttle_time_ms=throttle_ms)
     if request.acks == 0:
@@ -104,6 +149,24 @@ class Produced:
         answers = [self._partition(topic, partition) for partition in topic.partition_data]
         return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
 
+    def partition_in_steps(
+        self, topic: TopicProduceData, data: PartitionProduceData
+    ) -> Generator[Job | None, None, PartitionProduceResponse]:
+        try:
+            return self._partition(topic, data)
+        except LargeBatch as batch:
+            large = LargeBatch(memoryview(bytearray(batch.batch)), batch.header)
+        partition = _find(self._broker, topic, data.index, self._version)
+        assert partition is not None
+        try:
+            validated = yield from partition.validate_large(large, self._now_ms)
+            if _find(self._broker, topic, data.index, self._version) is not partition:  # it was deleted meanwhile
+                return self._refused(data.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            appended = partition.append_validated(validated, self._version, self._now_ms)
+        except (InvalidRecords, LogError) as refusal:
+            return self._not_appended(partition, data.index, refusal)
+        return self._appended(partition, data.index, appended, len(large.batch))
+
     def _partition(self, topic: TopicProduceData, data: PartitionProduceData) -> PartitionProduceResponse:
         if self._acks not in ALLOWED_ACKS:
             return self._refused(data.index, ErrorCode.INVALID_REQUIRED_ACKS)
@@ -131,28 +194,36 @@ class Produced:
 
     def _append(self, partition: Partition, data: PartitionProduceData) -> PartitionProduceResponse:
         try:
-            appended, log_append_time_ms = partition.produce(
+            appended = partition.produce(
                 cast("Buffer | None", data.records),  # read from a frame, it is no file
                 version=self._version,
                 has_transactional_id=self._has_transactional_id,
                 now_ms=self._now_ms,
             )
-        except InvalidRecords as refusal:
-            return self._invalid(partition, data.index, refusal)
-        except LogError as refusal:
-            return self._refused(data.index, ErrorCode(refusal.code), partition.log.log_start_offset)
+        except (InvalidRecords, LogError) as refusal:
+            return self._not_appended(partition, data.index, refusal)
+        return self._appended(partition, data.index, appended, len(cast("Buffer", data.records)))
+
+    def _appended(
+        self, partition: Partition, index: int, result: tuple[Appended, int], size_bytes: int
+    ) -> PartitionProduceResponse:
+        appended, log_append_time_ms = result
         if self._broker.durability.must_wait(partition.log):
             self.to_sync.append((partition, appended.last_offset + 1))
-        self._broker.metrics.produced_bytes += len(cast("Buffer", data.records))
+        self._broker.metrics.produced_bytes += size_bytes
         return PartitionProduceResponse(
-            index=data.index,
+            index=index,
             error_code=0,
             base_offset=appended.base_offset,
             log_append_time_ms=log_append_time_ms,
             log_start_offset=partition.log.log_start_offset,
         )
 
-    def _invalid(self, partition: Partition, index: int, refusal: InvalidRecords) -> PartitionProduceResponse:
+    def _not_appended(
+        self, partition: Partition, index: int, refusal: InvalidRecords | LogError
+    ) -> PartitionProduceResponse:
+        if isinstance(refusal, LogError):
+            return self._refused(index, ErrorCode(refusal.code), partition.log.log_start_offset)
         log_start_offset = partition.log.log_start_offset if refusal.is_log_reached else -1
         answer = self._refused(index, refusal.code, log_start_offset)
         if refusal.is_told:
