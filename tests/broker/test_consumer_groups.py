@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
+from types import GeneratorType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from ottla.broker.dispatch import Context
 from ottla.broker.handlers import consumer_group_describe, consumer_group_heartbeat, incremental_alter_configs
+from ottla.broker.slices import finished
 from ottla.controller.configs import ResourceType
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -44,6 +45,8 @@ def ask(opened: OpenBroker, module: Any, request: Request) -> Any:
         reply=answers.append,
     )
     response = module.handle(opened.broker, request, cast(Context, context))
+    if isinstance(response, GeneratorType):
+        response = finished(response)
     if response is not None:
         return response
     if not answers:

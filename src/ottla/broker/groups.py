@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.coordinator import Coordinator, coordinator_topic
+from ottla.broker.slices import Steps
 from ottla.controller.topic_names import OFFSETS_TOPIC
 from ottla.coordinator.group import Client
 from ottla.coordinator.group_machine import GroupMachine
@@ -68,8 +69,11 @@ class Groups(Coordinator[GroupMachine]):
         event: Callable[[GroupMachine, Operation, Reply, int], None],
         refusal: Callable[[int, ErrorCode], Any],
         done: Callable[[list[Any]], None],
-    ) -> None:
-        """Ask for several groups, each by its place among the names, and give all answers at once, in that order."""
+    ) -> Steps:
+        """Ask for several groups, each by its place among the names, one a step.
+
+        All answers are given at once, in that order.
+        """
         answers: list[Any] = [None] * len(names)
         left = len(names)
 
@@ -85,6 +89,7 @@ class Groups(Coordinator[GroupMachine]):
         for place, name in enumerate(names):
             reply = Reply(functools.partial(answered, place), functools.partial(refusal, place))
             self.submit(name, reply, functools.partial(_event_at, event, reply, place))
+            yield None
 
     def _topic(self) -> CreatableTopic:
         config = self.broker.settings.config

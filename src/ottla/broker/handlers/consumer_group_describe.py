@@ -18,12 +18,11 @@ from ottla.wire.messages.consumer_group_describe import (
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
+    from ottla.broker.slices import Steps
     from ottla.coordinator.group_machine import GroupMachine
 
 
-def handle(
-    broker: Broker, request: ConsumerGroupDescribeRequest, context: Context
-) -> ConsumerGroupDescribeResponse | None:
+def handle(broker: Broker, request: ConsumerGroupDescribeRequest, context: Context) -> Steps:
     names = request.group_ids
     if not serves_consumer_groups(broker):
         groups = [undescribed(name, ErrorCode.UNSUPPORTED_VERSION) for name in names]
@@ -42,5 +41,5 @@ def handle(
     def done(groups: list[DescribedGroup]) -> None:
         context.reply(ConsumerGroupDescribeResponse(groups=groups))
 
-    broker.groups.submit_each(names, run, refusal, done)
+    yield from broker.groups.submit_each(names, run, refusal, done)
     return None

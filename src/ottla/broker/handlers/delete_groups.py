@@ -12,10 +12,11 @@ from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroups
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
+    from ottla.broker.slices import Steps
     from ottla.coordinator.group_machine import GroupMachine
 
 
-def handle(broker: Broker, request: DeleteGroupsRequest, context: Context) -> None:
+def handle(broker: Broker, request: DeleteGroupsRequest, context: Context) -> Steps:
     names = list(dict.fromkeys(request.groups_names))
 
     def result(place: int, code: ErrorCode) -> DeletableGroupResult:
@@ -27,4 +28,4 @@ def handle(broker: Broker, request: DeleteGroupsRequest, context: Context) -> No
     def done(results: list[DeletableGroupResult]) -> None:
         context.reply(DeleteGroupsResponse(results=results))
 
-    broker.groups.submit_each(names, run, result, done)
+    yield from broker.groups.submit_each(names, run, result, done)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from ottla.broker.events import Events
+from ottla.broker.slices import Steps, mapped
 from ottla.controller.topic_names import INTERNAL
 from ottla.log.checkpoint import LOG_STARTS
 from ottla.log.errors import LogError
@@ -23,17 +25,15 @@ if TYPE_CHECKING:
 events = Events("ottla.broker")
 
 
-def handle(broker: Broker, request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
+def handle(broker: Broker, request: DeleteRecordsRequest, context: Context) -> Steps:
     offsets: dict[str, dict[int, int]] = {}  # a partition that is named twice counts once, as it comes last
     for topic in request.topics:
         for asked in topic.partitions:
             offsets.setdefault(topic.name, {})[asked.partition_index] = asked.offset
-    topics = [
-        DeleteRecordsTopicResult(
-            name=name, partitions=[_delete(broker, name, index, offset) for index, offset in partitions.items()]
-        )
-        for name, partitions in offsets.items()
-    ]
+    topics = []
+    for name, partitions in offsets.items():
+        results = yield from mapped(functools.partial(_delete, broker, name), partitions.items())
+        topics.append(DeleteRecordsTopicResult(name=name, partitions=results))
     try:
         broker.logs.write_checkpoint(LOG_STARTS)
     except OSError as error:
@@ -50,7 +50,8 @@ def _refuse(topics: list[DeleteRecordsTopicResult]) -> None:
                 partition.error_code, partition.low_watermark = ErrorCode.KAFKA_STORAGE_ERROR, -1
 
 
-def _delete(broker: Broker, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult:
+def _delete(broker: Broker, topic: str, asked: tuple[int, int]) -> DeleteRecordsPartitionResult:
+    index, offset = asked
     partition = broker.topics.partition(topic, index)
     code, low_watermark = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1
     if topic in INTERNAL and partition is not None:

@@ -17,22 +17,22 @@ from ottla.wire.messages.describe_client_quotas import (
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
+    from ottla.broker.slices import Steps
 
 
-def handle(broker: Broker, request: DescribeClientQuotasRequest, context: Context) -> DescribeClientQuotasResponse:
+def handle(broker: Broker, request: DescribeClientQuotasRequest, context: Context) -> Steps:
     try:
         check_components(request.components)
     except Refusal as refusal:
         return DescribeClientQuotasResponse(error_code=refusal.code, error_message=refusal.message, entries=None)
-    return DescribeClientQuotasResponse(
-        error_code=0,
-        error_message="",
-        entries=[
-            EntryData(
-                entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
-                values=[ValueData(key=key, value=quotas[key]) for key in sorted(quotas)],
+    entries = []
+    for entity, quotas in list(broker.stored_quotas.by_entity.items()):
+        if matches(entity, request.components, strict=request.strict):
+            entries.append(
+                EntryData(
+                    entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+                    values=[ValueData(key=key, value=quotas[key]) for key in sorted(quotas)],
+                )
             )
-            for entity, quotas in broker.stored_quotas.by_entity.items()
-            if matches(entity, request.components, strict=request.strict)
-        ],
-    )
+        yield None
+    return DescribeClientQuotasResponse(error_code=0, error_message="", entries=entries)

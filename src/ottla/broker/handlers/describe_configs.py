@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.config_dynamic import is_dynamic
 from ottla.broker.config_layers import broker_settings
+from ottla.broker.slices import Steps, mapped
 from ottla.config import Described
 from ottla.controller.configs import ResourceType
 from ottla.controller.refusal import Refusal
@@ -31,8 +32,11 @@ MALFORMED = (
 )
 
 
-def handle(broker: Broker, request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=[_result(broker, request, resource) for resource in request.resources])
+def handle(broker: Broker, request: DescribeConfigsRequest, context: Context) -> Steps:
+    # As a client library asks: each resource once. Otherwise a small request could ask for very much.
+    resources = {(each.resource_type, each.resource_name): each for each in request.resources}
+    results = yield from mapped(lambda resource: _result(broker, request, resource), resources.values())
+    return DescribeConfigsResponse(results=results)
 
 
 def _result(

@@ -14,12 +14,13 @@ from ottla.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRe
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
+    from ottla.broker.slices import Steps
     from ottla.coordinator.group_machine import GroupMachine
 
 FIRST_VERSION_WITH_NOT_FOUND = 6
 
 
-def handle(broker: Broker, request: DescribeGroupsRequest, context: Context) -> None:
+def handle(broker: Broker, request: DescribeGroupsRequest, context: Context) -> Steps:
     names = request.groups
 
     def run(machine: GroupMachine, operation: Operation, reply: Reply, place: int) -> None:
@@ -42,4 +43,4 @@ def handle(broker: Broker, request: DescribeGroupsRequest, context: Context) -> 
     def done(groups: list[DescribedGroup]) -> None:
         context.reply(DescribeGroupsResponse(groups=groups))
 
-    broker.groups.submit_each(names, run, refusal, done)
+    yield from broker.groups.submit_each(names, run, refusal, done)

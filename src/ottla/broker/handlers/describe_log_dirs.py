@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ottla.broker.slices import Steps, mapped
 from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 UNKNOWN_BYTES = -1
 
 
-def handle(broker: Broker, request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse:
-    topics = [_topic(name, partitions) for name, partitions in _asked(broker, request) if partitions]
+def handle(broker: Broker, request: DescribeLogDirsRequest, context: Context) -> Steps:
+    asked = [(name, partitions) for name, partitions in _asked(broker, request) if partitions]
+    topics = yield from mapped(lambda topic: _topic(*topic), asked)
     total_bytes, usable_bytes = _volume(broker.logs.folder)
     return DescribeLogDirsResponse(
         results=[

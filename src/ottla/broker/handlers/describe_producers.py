@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
+from ottla.broker.slices import Steps, mapped
 from ottla.controller.refusal import Refusal
 from ottla.controller.topic_names import check_name
 from ottla.log.producers import NO_OFFSET, Producer
@@ -21,22 +23,33 @@ if TYPE_CHECKING:
     from ottla.broker.dispatch import Context
 
 
-def handle(broker: Broker, request: DescribeProducersRequest, context: Context) -> DescribeProducersResponse:
-    topics = [
-        TopicResponse(
-            name=topic.name, partitions=[_describe(broker, topic.name, index) for index in topic.partition_indexes]
-        )
-        for topic in request.topics
-    ]
+def handle(broker: Broker, request: DescribeProducersRequest, context: Context) -> Steps:
+    topics = []
+    for name, indexes in _asked(request).items():
+        partitions = []
+        for index in indexes:
+            partition = yield from _describe(broker, name, index)
+            partitions.append(partition)
+        topics.append(TopicResponse(name=name, partitions=partitions))
     return DescribeProducersResponse(topics=topics)
 
 
-def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
+def _asked(request: DescribeProducersRequest) -> dict[str, dict[int, None]]:
+    """Each partition once: one may have very many producers."""
+    asked: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    return asked
+
+
+def _describe(broker: Broker, topic: str, index: int) -> Generator[None, None, PartitionResponse]:
+    yield
     partition = broker.topics.partition(topic, index)
     if partition is None:
         code, message = _complaint(broker, topic)
         return PartitionResponse(partition_index=index, error_code=code, error_message=message, active_producers=[])
-    producers = [_state(producer_id, producer) for producer_id, producer in partition.log.producers.by_id.items()]
+    known = list(partition.log.producers.by_id.items())
+    producers = yield from mapped(lambda item: _state(*item), known)
     return PartitionResponse(partition_index=index, error_code=ErrorCode.NONE, active_producers=producers)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.slices import Steps, mapped
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -17,10 +18,9 @@ if TYPE_CHECKING:
     from ottla.broker.dispatch import Context
 
 
-def handle(broker: Broker, request: DescribeTransactionsRequest, context: Context) -> DescribeTransactionsResponse:
-    return DescribeTransactionsResponse(
-        transaction_states=[_describe(broker, transactional_id) for transactional_id in request.transactional_ids]
-    )
+def handle(broker: Broker, request: DescribeTransactionsRequest, context: Context) -> Steps:
+    states = yield from mapped(lambda each: _describe(broker, each), dict.fromkeys(request.transactional_ids))
+    return DescribeTransactionsResponse(transaction_states=states)
 
 
 def _describe(broker: Broker, transactional_id: str) -> TransactionState:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.slices import Steps
 from ottla.coordinator.consumer_regex import compile_regex
 from ottla.coordinator.group_refusal import GroupRefusal
 from ottla.coordinator.transaction import State, Transaction
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 LABELS = frozenset(state.label for state in State)
 
 
-def handle(broker: Broker, request: ListTransactionsRequest, context: Context) -> ListTransactionsResponse:
+def handle(broker: Broker, request: ListTransactionsRequest, context: Context) -> Steps:
     if broker.transactions.is_loading:
         return _response(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     pattern = request.transactional_id_pattern
@@ -29,14 +30,20 @@ def handle(broker: Broker, request: ListTransactionsRequest, context: Context) -
 
     def is_wanted(transaction: Transaction) -> bool:
         return (
-            (not request.state_filters or transaction.state.label in request.state_filters)
-            and (not request.producer_id_filters or transaction.producer_id in request.producer_id_filters)
+            (not request.state_filters or transaction.state.label in labels)
+            and (not request.producer_id_filters or transaction.producer_id in producer_ids)
             and (request.duration_filter < 0 or now_ms - transaction.started_ms > request.duration_filter)
             and (matches is None or matches(transaction.transactional_id))
         )
 
     shards = broker.transactions.shards()
-    wanted = [each for shard in shards for each in shard.machine.transactions.values() if is_wanted(each)]
+    labels, producer_ids = frozenset(request.state_filters), frozenset(request.producer_id_filters)
+    wanted = []
+    for shard in shards:
+        for each in list(shard.machine.transactions.values()):
+            if is_wanted(each):
+                wanted.append(each)
+            yield None
     unknown = [label for label in request.state_filters if label not in LABELS]
     return _response(ErrorCode.NONE, wanted, unknown)
 

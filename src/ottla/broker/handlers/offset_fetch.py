@@ -20,6 +20,7 @@ from ottla.wire.messages.offset_fetch import (
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
+    from ottla.broker.slices import Steps
     from ottla.coordinator.group_machine import GroupMachine
 
 FIRST_VERSION_WITH_ERROR = 2
@@ -27,7 +28,7 @@ FIRST_VERSION_WITH_SEVERAL_GROUPS = 8
 FIRST_VERSION_WITH_TOPIC_IDS = 10
 
 
-def handle(broker: Broker, request: OffsetFetchRequest, context: Context) -> None:
+def handle(broker: Broker, request: OffsetFetchRequest, context: Context) -> Steps:
     version = context.version
     groups = request.groups if version >= FIRST_VERSION_WITH_SEVERAL_GROUPS else [_only_group(request)]
     by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS
@@ -45,7 +46,7 @@ def handle(broker: Broker, request: OffsetFetchRequest, context: Context) -> Non
         else:
             context.reply(_older_response(groups[0], answers[0], version))
 
-    broker.groups.submit_each([group.group_id for group in groups], run, refusal, done)
+    yield from broker.groups.submit_each([group.group_id for group in groups], run, refusal, done)
 
 
 def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
+from ottla.broker.slices import Steps, mapped
 from ottla.log.errors import LogError
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_for_leader_epoch import (
@@ -19,13 +21,12 @@ if TYPE_CHECKING:
     from ottla.broker.dispatch import Context
 
 
-def handle(broker: Broker, request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForLeaderEpochResponse:
-    topics = [
-        OffsetForLeaderTopicResult(
-            topic=topic.topic, partitions=[_answer(broker, topic.topic, asked) for asked in topic.partitions]
-        )
-        for topic in request.topics
-    ]
+def handle(broker: Broker, request: OffsetForLeaderEpochRequest, context: Context) -> Steps:
+    topics = []
+    for topic in request.topics:
+        partitions = yield from mapped(functools.partial(_answer, broker, topic.topic), topic.partitions)
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
+        yield None
     return OffsetForLeaderEpochResponse(topics=topics)
 
 

@@ -5,9 +5,12 @@ Coordinators send it, and administrators who end a transaction that no coordinat
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from ottla.broker.markers import append_marker
+from ottla.broker.slices import Steps, mapped
 from ottla.log.errors import LogError
 from ottla.records.build import ControlMarker
 from ottla.wire.errors import ErrorCode
@@ -26,9 +29,12 @@ if TYPE_CHECKING:
     from ottla.replica.partition import Partition
 
 
-def handle(broker: Broker, request: WriteTxnMarkersRequest, context: Context) -> WriteTxnMarkersResponse | None:
+def handle(broker: Broker, request: WriteTxnMarkersRequest, context: Context) -> Steps:
     written = _Written(broker)
-    results = [written.marker(marker) for marker in request.markers]
+    results = []
+    for marker in request.markers:
+        result = yield from written.marker(marker)
+        results.append(result)
     response = WriteTxnMarkersResponse(markers=[result for result in results if result.topics])
     if not written.to_sync:
         return response
@@ -51,15 +57,14 @@ class _Written:
         self.to_sync: list[tuple[Partition, int]] = []
         self.results: list[tuple[Partition, WritableTxnMarkerPartitionResult]] = []
 
-    def marker(self, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
-        topics = [
-            WritableTxnMarkerTopicResult(
-                name=topic.name,
-                partitions=[self._partition(marker, topic.name, index) for index in topic.partition_indexes],
-            )
-            for topic in marker.topics
-            if topic.partition_indexes
-        ]
+    def marker(self, marker: WritableTxnMarker) -> Generator[None, None, WritableTxnMarkerResult]:
+        topics = []
+        for topic in marker.topics:
+            if topic.partition_indexes:
+                partitions = yield from mapped(
+                    functools.partial(self._partition, marker, topic.name), topic.partition_indexes
+                )
+                topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=partitions))
         return WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics)
 
     def _partition(self, marker: WritableTxnMarker, topic: str, index: int) -> WritableTxnMarkerPartitionResult:
