@@ -31,10 +31,10 @@ def read_answers(group: str) -> dict[str, Json]:
 
 def write_answers(group: str, answers: Mapping[str, Json]) -> None:
     FOLDER.mkdir(exist_ok=True)
-    (FOLDER / f"{group}.json").write_text(_in_lines(answers), encoding="utf-8")
+    (FOLDER / f"{group}.json").write_text(in_lines(answers), encoding="utf-8")
 
 
-def _in_lines(answers: Mapping[str, Json]) -> str:
+def in_lines(answers: Mapping[str, Json]) -> str:
     """JSON in which a step is a line, so that a changed answer is a changed line."""
     entries = []
     for name, entry in answers.items():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.answers import FOLDER, answers_of, difference, read_answers
+from tests.conformance.answers import FOLDER, answers_of, difference, in_lines, read_answers
 from tests.conformance.catalogue import all_exchanges, all_groups
 from tests.conformance.differences import DIFFERENCES, expected_steps
 from tests.conformance.exchange import Exchange
@@ -79,6 +79,11 @@ def test_answers_hold_nothing_of_the_machine_they_were_recorded_on() -> None:
         text = path.read_text(encoding="utf-8")
         assert "/tmp" not in text
         assert str(Path.home()) not in text
+
+
+def test_answers_are_kept_a_line_a_step() -> None:
+    for path in FOLDER.glob("*.json"):
+        assert path.read_text(encoding="utf-8") == in_lines(recorded(path.stem)), f"record again: {path.stem}"
 
 
 @pytest.mark.parametrize("full_name", DIFFERENCES)
