@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 
 import pytest
 
 from ottla.coordinator.consumer_records import write_member
-from ottla.coordinator.consumer_regex import compile_regex
+from ottla.coordinator.consumer_regex import LEAST_INTERVAL_MS, compile_regex
 from ottla.coordinator.consumer_timers import RESOLVE
 from ottla.coordinator.group_refusal import GroupRefusal
 from ottla.wire.errors import ErrorCode
@@ -198,3 +199,30 @@ def test_an_expression_that_would_make_others_backtrack_takes_no_time() -> None:
 @pytest.mark.parametrize(("regex", "name", "is_match"), [("a.*", "ab", True), ("a", "ab", False), ("^a$", "a", True)])
 def test_the_whole_name_must_match(regex: str, name: str, is_match: bool) -> None:
     assert compile_regex(regex)(name) is is_match
+
+
+def test_a_broker_without_the_library_says_what_to_install(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "re2", None)
+    answer = by_regex(world, "a").join()
+    assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert answer.error_message is not None
+    assert "ottla[broker]" in answer.error_message
+
+
+def test_members_keep_what_an_expression_matched_where_the_library_is_gone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = by_regex(world, "a")
+    a.join()
+    world.driver.advance(0)
+    a.beat()
+    monkeypatch.setitem(sys.modules, "re2", None)
+    world.driver.crash()
+    world.driver.advance(LEAST_INTERVAL_MS + 1)
+    world.add_topic("logs-3", 1)
+    a.beat()
+    assert world.group.resolving is not None
+    world.driver.advance(0)
+    assert world.group.resolving is None
+    assert a.beat().error_code == 0
+    assert world.group.topic_names == {"logs-1", "logs-2"}

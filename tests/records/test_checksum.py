@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import crc32c as package
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,8 +14,3 @@ def test_it_is_that_of_the_package(data: bytes) -> None:
 
 def test_known_value() -> None:
     assert checksum.crc32c(b"123456789") == 0xE3069283  # the check value of CRC-32C
-
-
-@pytest.mark.parametrize("missing", ["crc32c._moved", "crc32c.sub.module"])
-def test_a_package_that_is_laid_out_otherwise(missing: str) -> None:
-    assert checksum.load(missing)(b"123456789") == 0xE3069283

@@ -49,9 +49,20 @@ class RegexChange(enum.Enum):
     RESOLVED = enum.auto()  # what it matches is known, or it is gone
 
 
+class RegexUnavailable(GroupRefusal):
+    """RE2 is an optional dependency: who only wants the client does not install it."""
+
+    def __init__(self) -> None:
+        message = "This broker has no library for regular expressions: install ottla[broker] where it runs."
+        super().__init__(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
+
+
 def compile_regex(regex: str) -> Callable[[str], bool]:
     """What tells whether a name matches as a whole; GroupRefusal if the expression is none."""
-    import re2  # only those who subscribe by expressions need it
+    try:
+        import re2
+    except ImportError as error:
+        raise RegexUnavailable from error
 
     options = re2.Options()
     options.log_errors = False
@@ -115,7 +126,7 @@ def resolve(machine: GroupMachine, operation: Operation, group_id: str) -> None:
             if compared >= COMPARED_AT_ONCE:
                 operation.set_timer((RESOLVE, group_id), 0)
                 return
-            found[regex] = _matching(regex, names)
+            found[regex] = _matching(regex, names, group.regexes.get(regex))
             compared += len(names)
     group.resolving = None
     _keep(machine, operation, group, found)
@@ -130,9 +141,11 @@ def _keep(machine: GroupMachine, operation: Operation, group: ConsumerGroup, fou
     bump_if_changed(machine, operation, group, is_due=has_changed)
 
 
-def _matching(regex: str, names: Iterable[str]) -> frozenset[str]:
+def _matching(regex: str, names: Iterable[str], known: Resolved | None) -> frozenset[str]:
     try:
         matches = compile_regex(regex)
+    except RegexUnavailable:  # a broker that had it found out what is known
+        return frozenset() if known is None else known.topics
     except GroupRefusal:  # a log may hold one that whoever wrote it understood
         return frozenset()
     return frozenset(name for name in names if matches(name))

@@ -1,33 +1,25 @@
-"""The checksum of batches, from the compiled module of the package crc32c.
+"""The checksum of batches, CRC-32C.
 
-The package itself also looks up its version and prepares a command line, which takes as long as a tenth of a broker's
-start. So the module is loaded without it, where it is found.
+The package crc32c also looks up its version and prepares a command line, which takes as long as a tenth of a broker's
+start. So it is imported with the first checksum.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.machinery import PathFinder
-from importlib.util import module_from_spec
 
 Buffer = bytes | bytearray | memoryview
 
-PACKAGE = "crc32c"
-COMPILED = f"{PACKAGE}._crc32c"
+_compute: Callable[[Buffer], int] | None = None
 
 
-def load(compiled: str = COMPILED) -> Callable[[Buffer], int]:
-    """The function that computes it; from the package if that has no such module."""
-    package = PathFinder.find_spec(PACKAGE)
-    found = package and PathFinder.find_spec(compiled, package.submodule_search_locations)
-    if found is None or found.loader is None:
-        from crc32c import crc32c as from_package
-
-        return from_package
-    module = module_from_spec(found)
-    found.loader.exec_module(module)
-    function: Callable[[Buffer], int] = module.crc32c
-    return function
+def crc32c(data: Buffer) -> int:
+    return (_compute or _load())(data)
 
 
-crc32c = load()
+def _load() -> Callable[[Buffer], int]:
+    global _compute
+    from crc32c import crc32c as compute
+
+    _compute = compute
+    return compute
