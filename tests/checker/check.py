@@ -23,6 +23,7 @@ class Kind(StrEnum):
     OUT_OF_ORDER = "the writes of one producer are not in its order"
     LOST_COMMIT = "a group's committed offset went back"
     UNSENT_READ = "a reader was given what nobody sent"
+    RESURRECTED_KEY = "a key that was deleted is there again"
 
 
 class Anomaly(NamedTuple):
@@ -48,6 +49,7 @@ def find_anomalies(history: Sequence[Event]) -> list[Anomaly]:
         _sources_used_twice,
         _sources_lost,
         _lost_commits,
+        _resurrected_keys,
     )
     return list(dict.fromkeys(anomaly for find in finders for anomaly in find(evidence)))
 
@@ -76,7 +78,9 @@ def _missing_in_polls(evidence: Evidence) -> Iterator[Anomaly]:
         log, given = evidence.logs[stretch.poll.place], dict(stretch.poll.records)
         for offset in stretch.offsets:
             value = log.get(offset)
-            if value is not None and offset not in given and evidence.is_visible(value, stretch.poll.isolation):
+            if value is None or offset in given or evidence.may_be_compacted_away(value):
+                continue
+            if evidence.is_visible(value, stretch.poll.isolation):
                 where = f"{value} at {_named(stretch.poll.place)} offset {offset}"
                 yield Anomaly(*_named_by_what_others_saw(evidence, stretch, value, where))
 
@@ -192,6 +196,32 @@ def _lost_commits(evidence: Evidence) -> Iterator[Anomaly]:
         if before and assigned.offset < max(before):
             what = f"{assigned.group} at {_named(assigned.place)} from {max(before)} to {assigned.offset}"
             yield Anomaly(Kind.LOST_COMMIT, what)
+
+
+def _resurrected_keys(evidence: Evidence) -> Iterator[Anomaly]:
+    """Who reads from the start and is given a value of a key must be given the deletion that came later."""
+    for stretch in evidence.stretches:
+        if stretch.start == 0:
+            given = {value for _offset, value in stretch.poll.records}
+            for key, values in evidence.by_key.items():
+                yield from _resurrected(evidence, stretch, key, values, given)
+
+
+def _resurrected(
+    evidence: Evidence, stretch: Stretch, key: str, values: list[str], given: set[str]
+) -> Iterator[Anomaly]:
+    older: str | None = None
+    for value in values:
+        sent, ended = evidence.sends[value], evidence.acknowledged.get(value)
+        if sent.place != stretch.poll.place:
+            return
+        if value in given:
+            older = value
+        transaction = evidence.transaction_of(value)
+        is_deleted = sent.is_tombstone and (transaction is None or transaction.commit_ok_ns is not None)
+        is_passed = ended is not None and ended.offset in stretch.offsets
+        if is_deleted and is_passed and older not in (None, value):
+            yield Anomaly(Kind.RESURRECTED_KEY, f"{key} in {_named(sent.place)}: {older} is there, its deletion is not")
 
 
 def _name_of(transaction: Transaction) -> str:

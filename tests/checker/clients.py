@@ -11,8 +11,10 @@ import random
 import signal
 import sys
 import time
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,7 +36,9 @@ from tests.checker.history import (
     TransactionStep,
 )
 
-INPUT, OUTPUT = "input", "output"
+INPUT, OUTPUT, TABLE = "input", "output", "table"
+KEYS = 20  # of a keeper
+IDENTITY = "id"
 PARTITIONS = 2
 WORKERS = "workers"
 CALL_S = 10.0
@@ -65,16 +69,36 @@ class Sender:
         self._count = 0
 
     def send(self, place: Place, transaction: str | None = None, source: str | None = None) -> None:
-        value = f"{self._context.name}:{self._count}"
-        self._count += 1
+        value = self._next_value()
         self._context.history.add(SendInvoked, place=place, value=value, transaction=transaction, source=source)
-        self.producer.produce(place.topic, value.encode(), partition=place.partition, on_delivery=self._delivered)
+        delivered = partial(self._delivered, value)
+        self.producer.produce(place.topic, value.encode(), partition=place.partition, on_delivery=delivered)
         self.producer.poll(0)
 
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+    def send_with_key(self, place: Place, key: str, *, is_tombstone: bool, transaction: str | None) -> None:
+        """A tombstone has no value, so what is sent is known by a header."""
+        value = self._next_value()
+        self._context.history.add(
+            SendInvoked, place=place, value=value, transaction=transaction, key=key, is_tombstone=is_tombstone
+        )
+        self.producer.produce(
+            place.topic,
+            None if is_tombstone else value.encode(),
+            key.encode(),
+            partition=place.partition,
+            headers=[(IDENTITY, value.encode())],
+            on_delivery=partial(self._delivered, value),
+        )
+        self.producer.poll(0)
+
+    def _next_value(self) -> str:
+        self._count += 1
+        return f"{self._context.name}:{self._count - 1}"
+
+    def _delivered(self, value: str, error: KafkaError | None, message: Message) -> None:
         outcome = Outcome.OK if error is None else Outcome.UNKNOWN
         offset = message.offset() if error is None else -1
-        self._context.history.add(SendEnded, value=_value(message), outcome=outcome, offset=offset)
+        self._context.history.add(SendEnded, value=value, outcome=outcome, offset=offset)
 
     def flush(self) -> None:
         if self.producer.flush(CALL_S):
@@ -150,7 +174,7 @@ class Member:
             if message is None:
                 break
             if message.error() is None:
-                self._gathered.setdefault(_place(message), []).append((_offset(message), _value(message)))
+                self._gathered.setdefault(_place(message), []).append((_offset(message), value_of(message)))
             wait_s = 0
         self._note_polls()
         return self._gathered
@@ -225,6 +249,25 @@ def work(context: Context) -> None:
             sender.end(transaction, Step.COMMIT)
 
 
+def keep(context: Context) -> None:
+    """A table: values of keys of its own, and now and then a deletion; every other one in transactions."""
+    is_transactional = context.random.random() < 0.5
+    sender = TransactionalSender(context) if is_transactional else Sender(context)
+    while context.is_wanted():
+        transaction = sender.begin() if isinstance(sender, TransactionalSender) else None
+        for _ in range(context.random.randint(1, 8)):
+            key = f"{context.name}/{context.random.randrange(KEYS)}"
+            place = Place(TABLE, zlib.crc32(key.encode()) % PARTITIONS)
+            is_tombstone = context.random.random() < 0.2
+            sender.send_with_key(place, key, is_tombstone=is_tombstone, transaction=transaction)
+            time.sleep(PAUSE_S)
+        if isinstance(sender, TransactionalSender):
+            assert transaction is not None
+            sender.flush()
+            sender.end(transaction, Step.ABORT if context.random.random() < 0.3 else Step.COMMIT)
+    sender.flush()
+
+
 def read(context: Context) -> None:
     group = "readers"
     member = Member(context, group, OUTPUT)
@@ -242,7 +285,7 @@ def follow(context: Context) -> None:
     """Reads everything from the start, whether it is committed or not, in no group."""
     options = {"group.id": "unused", "enable.auto.commit": False, "isolation.level": "read_uncommitted", **QUIET}
     consumer = Consumer({"bootstrap.servers": context.bootstrap, "fetch.wait.max.ms": 50, **options})
-    places = [Place(topic, partition) for topic in (INPUT, OUTPUT) for partition in range(PARTITIONS)]
+    places = [Place(topic, partition) for topic in (INPUT, OUTPUT, TABLE) for partition in range(PARTITIONS)]
     for place in places:
         context.history.add(Positioned, place=place, offset=0)
     consumer.assign([TopicPartition(*place, 0) for place in places])
@@ -250,7 +293,7 @@ def follow(context: Context) -> None:
         polled: dict[Place, list[tuple[int, str]]] = {}
         for message in consumer.consume(MOST_AT_ONCE, POLL_S):
             if message.error() is None:
-                polled.setdefault(_place(message), []).append((_offset(message), _value(message)))
+                polled.setdefault(_place(message), []).append((_offset(message), value_of(message)))
         for place, records in polled.items():
             note_poll(context.history, place, Isolation.UNCOMMITTED, records)
 
@@ -258,6 +301,7 @@ def follow(context: Context) -> None:
 ROLES: dict[str, Callable[[Context], None]] = {
     "producer": produce,
     "transactor": transact,
+    "keeper": keep,
     "worker": work,
     "reader": read,
     "follower": follow,
@@ -297,9 +341,10 @@ def _offset(message: Message) -> int:
     return offset
 
 
-def _value(message: Message) -> str:
-    value = message.value()
-    assert value is not None
+def value_of(message: Message) -> str:
+    """What was sent, as the history calls it."""
+    value = dict(message.headers() or ()).get(IDENTITY, message.value())
+    assert isinstance(value, bytes)
     return value.decode()
 
 

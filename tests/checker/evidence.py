@@ -56,6 +56,8 @@ class Transaction:
 class Evidence:
     def __init__(self, history: Sequence[Event]) -> None:
         self.sends: dict[str, SendInvoked] = {}
+        self.by_key: defaultdict[str, list[str]] = defaultdict(list)
+        """The values of each key in the order in which its one writer sent them."""
         self.acknowledged: dict[str, SendEnded] = {}
         self.transactions: defaultdict[str, Transaction] = defaultdict(Transaction)
         self.stretches: list[Stretch] = []
@@ -102,10 +104,26 @@ class Evidence:
         transaction = self.transaction_of(value)
         return isolation is Isolation.UNCOMMITTED or transaction is None or self.is_committed(transaction)
 
+    def may_be_compacted_away(self, value: str) -> bool:
+        """Whether compaction may have removed it: deletions, what was aborted, and what has a successor."""
+        sent = self.sends.get(value)
+        if sent is None or sent.key is None:
+            return False
+        if sent.is_tombstone or not self._may_count(value):
+            return True
+        later = self.by_key[sent.key]
+        return any(self._may_count(other) for other in later[later.index(value) + 1 :])
+
+    def _may_count(self, value: str) -> bool:
+        transaction = self.transaction_of(value)
+        return transaction is None or self.may_be_committed(transaction)
+
     def _add(self, event: Event) -> None:
         match event:
             case SendInvoked():
                 self.sends[event.value] = event
+                if event.key is not None:
+                    self.by_key[event.key].append(event.value)
                 if event.transaction is not None:
                     self.transactions[event.transaction].sends.append(event)
             case SendEnded(outcome=Outcome.OK):

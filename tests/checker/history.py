@@ -50,6 +50,10 @@ class SendInvoked:
     transaction: str | None = None
     source: str | None = None
     """The value that it was made from, where its transaction also commits the offset of that one."""
+    key: str | None = None
+    """In a topic that is compacted."""
+    is_tombstone: bool = False
+    """It deletes its key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

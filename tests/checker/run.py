@@ -5,27 +5,42 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from ottla.wire.frames import encode_request
 from tests.checker.check import Anomaly, find_anomalies
-from tests.checker.clients import INPUT, OUTPUT, PARTITIONS, QUIET, WORKERS, transactional_id_of
+from tests.checker.clients import INPUT, OUTPUT, PARTITIONS, QUIET, TABLE, WORKERS, transactional_id_of, value_of
 from tests.checker.history import EndSeen, HistoryWriter, Isolation, Place, Polled, Positioned, read_history
 from tests.compat.killable import KillableBroker
+from tests.conformance.connection import Connection
+from tests.conformance.requests import alter_quotas
 
-ROLES = {"producer": 2, "transactor": 1, "worker": 2, "reader": 1, "follower": 1}
-WRITERS = ("producer", "transactor")
-TRANSACTIONAL = ("transactor", "worker")
-PLACES = [Place(topic, partition) for topic in (INPUT, OUTPUT) for partition in range(PARTITIONS)]
+ROLES = {"producer": 2, "transactor": 1, "keeper": 2, "worker": 2, "reader": 1, "follower": 1}
+WRITERS = ("producer", "transactor", "keeper")
+TOPICS: dict[str, dict[str, str]] = {
+    INPUT: {},
+    OUTPUT: {},
+    TABLE: {
+        "cleanup.policy": "compact",
+        "segment.ms": "500",
+        "min.cleanable.dirty.ratio": "0.01",
+        "delete.retention.ms": "2000",
+    },
+}
+PLACES = [Place(topic, partition) for topic in TOPICS for partition in range(PARTITIONS)]
+QUOTAS = (("producer_byte_rate", 20_000.0), ("consumer_byte_rate", 50_000.0), ("request_percentage", 30.0))
+"""Of each client, now and then."""
 HISTORY, FAILURES = "history", "failures"
 """A folder with a file of each client, and a file of what ended them."""
 CALL_S = 20.0
@@ -50,7 +65,7 @@ class Report(NamedTuple):
     def __str__(self) -> str:
         lines = [
             f"events: {_listed(self.event_counts)}",
-            f"kills: {_listed(self.kill_counts)}; a broker was back in {self.longest_start_s:.1f} s at most",
+            f"disturbed: {_listed(self.kill_counts)}; a broker was back in {self.longest_start_s:.1f} s at most",
         ]
         lines += [f"ended by itself: {failure}" for failure in self.failures]
         lines += [f"the broker: {complaint}" for complaint in self.complaints]
@@ -99,7 +114,12 @@ class Client:
 
 class Run:
     def __init__(
-        self, broker: KillableBroker, folder: Path, seed: int, clients: Sequence[str] = ("tests.checker.clients",)
+        self,
+        broker: KillableBroker,
+        folder: Path,
+        seed: int,
+        clients: Sequence[str] = ("tests.checker.clients",),
+        roles: Mapping[str, int] = ROLES,
     ) -> None:
         self._broker = broker
         self._folder = folder
@@ -109,11 +129,12 @@ class Run:
         self._kill_counts: Counter[str] = Counter()
         self._longest_start_s = 0.0
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, **QUIET})
-        for future in admin.create_topics([NewTopic(topic, PARTITIONS, 1) for topic in (INPUT, OUTPUT)]).values():
+        topics = [NewTopic(topic, PARTITIONS, 1, config=config) for topic, config in TOPICS.items()]
+        for future in admin.create_topics(topics).values():
             future.result(CALL_S)
         self._clients = [
             Client(clients, role, number, broker.bootstrap, folder, seed)
-            for role, count in ROLES.items()
+            for role, count in roles.items()
             for number in range(count)
         ]
 
@@ -138,16 +159,36 @@ class Run:
         while (left := end - time.monotonic()) > 0:
             time.sleep(min(left, self._random.uniform(*PAUSE_S)))
             if time.monotonic() >= kill_broker_at:
-                self._broker.kill()
+                self._end_broker()
                 time.sleep(self._random.uniform(0, 0.3))
                 self._start_broker()
-                self._kill_counts["broker"] += 1
                 kill_broker_at = self._broker_dies_at()
+            elif self._random.random() < 0.2:
+                self._set_quotas(are_wanted=self._random.random() < 0.5)
             else:
                 victim = self._random.choice(self._clients)
                 victim.kill()
                 self._kill_counts[victim.role] += 1
             self._keep_alive(self._clients)
+
+    def _end_broker(self) -> None:
+        """On the spot or in good order: what a clean stop leaves behind is another thing than what a crash leaves."""
+        if self._random.random() < 0.5:
+            self._broker.kill()
+            self._kill_counts["broker"] += 1
+        else:
+            self._broker.terminate()
+            self._kill_counts["broker, in good order"] += 1
+
+    def _set_quotas(self, *, are_wanted: bool) -> None:
+        quotas = [(name, value if are_wanted else None) for name, value in QUOTAS]
+        request = alter_quotas([("client-id", None)], *quotas)
+        answer: object = None
+        while not isinstance(answer, bytes):  # the network may be bad
+            with contextlib.closing(Connection(self._broker.address)) as connection:
+                connection.send(encode_request(1, "checker", request, request.api.highest))
+                answer = connection.receive(CALL_S)
+        self._kill_counts["quotas set" if are_wanted else "quotas removed"] += 1
 
     def _broker_dies_at(self) -> float:
         return time.monotonic() + self._random.uniform(*BROKER_LIFE_S)
@@ -166,9 +207,11 @@ class Run:
         """Nobody writes any more; the workers work off what there is, which shows that they can."""
         writers = [client for client in self._clients if client.role in WRITERS]
         others = [client for client in self._clients if client.role not in WRITERS]
+        self._set_quotas(are_wanted=False)
         for client in writers:
             client.stop()
         self._end_transactions("transactor")
+        self._end_transactions("keeper")
         self._wait_for_workers(others)
         for client in others:
             client.stop()
@@ -254,9 +297,9 @@ def _records_from(consumer: Consumer, place: Place, start: int) -> list[tuple[in
             error = message.error()
             if error is not None and error.code() == KafkaError._PARTITION_EOF:
                 return records
-            offset, value = message.offset(), message.value()
-            if error is None and offset is not None and value is not None:
-                records.append((offset, value.decode()))
+            offset = message.offset()
+            if error is None and offset is not None:
+                records.append((offset, value_of(message)))
     raise TimeoutError(f"{place} does not come to an end")
 
 

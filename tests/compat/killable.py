@@ -29,6 +29,9 @@ SETTINGS = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
+    "offsets.topic.segment.bytes": "1048576",
+    "transaction.state.log.segment.bytes": "1048576",
+    "log.cleaner.backoff.ms": "500",
 }
 """Short times: what a test waits for comes in a second or two."""
 
@@ -52,6 +55,10 @@ class KillableBroker(ABC):
 
     @abstractmethod
     def kill(self) -> None: ...
+
+    @abstractmethod
+    def terminate(self) -> None:
+        """End it in good order."""
 
     def restart(self) -> None:
         self.kill()
@@ -86,6 +93,11 @@ class OttlaBroker(KillableBroker):
             self.complaints += self._process.errors_until_killed()
             self._process = None
 
+    def terminate(self) -> None:
+        if self._process is not None:
+            self.complaints += self._process.errors()
+            self._process = None
+
 
 class ApacheKafkaBroker(KillableBroker):
     def __init__(self, folder: Path) -> None:
@@ -102,6 +114,9 @@ class ApacheKafkaBroker(KillableBroker):
 
     def kill(self) -> None:
         self._kafka.kill()
+
+    def terminate(self) -> None:
+        self._kafka.stop()
 
 
 MAKES: dict[str, type[OttlaBroker] | type[ApacheKafkaBroker]] = {

@@ -15,6 +15,7 @@ from tests.conformance.exchange import Exchange
 from tests.conformance.ottla_broker import Ottla, running_ottla, served_names
 from tests.conformance.rendering import Json
 from tests.conformance.script import BrokerSilent
+from tests.conformance.served import SERVED
 
 PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
 LEAST_EXCHANGES = 2000
@@ -24,7 +25,7 @@ recorded = cache(read_answers)
 
 def apis_not_served(exchange: Exchange) -> set[str]:
     """Of what the exchange sends. What Kafka closed the connection over has no handler either way."""
-    return set(recorded(exchange.group)[exchange.name]["apis"]) - served_names()
+    return set(recorded(exchange.group)[exchange.name]["apis"]) - SERVED
 
 
 EXCHANGES = all_exchanges()
@@ -56,6 +57,10 @@ def test_answers_as_apache_kafka_does(exchange: Exchange, ottla: Ottla) -> None:
     kafka: list[dict[str, Json]] = recorded(exchange.group)[exchange.name]["steps"]
     found = difference(expected_steps(exchange.full_name, kafka), answered["steps"])
     assert not found, f"{exchange.full_name}\n{found}"
+
+
+def test_what_must_be_served_is_served_and_nothing_else() -> None:
+    assert served_names() == SERVED, "tests/conformance/served.py says what must be served"
 
 
 def test_no_exchange_waits_for_an_api_that_is_not_served_yet() -> None:

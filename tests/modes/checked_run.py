@@ -18,11 +18,12 @@ from tests.modes.faulty_broker import FaultyBroker
 
 CLIENTS = "tests.modes.checked_clients"
 PROTOCOLS = ("classic", "consumer")
+ROLES = {"producer": 2, "transactor": 1, "worker": 2, "reader": 1, "follower": 1}
 
 
 class BadNetworkRun(Run):
     def __init__(self, broker: FaultyBroker, folder: Path, seed: int, protocol: str) -> None:
-        super().__init__(broker, folder, seed, clients=(CLIENTS, protocol))
+        super().__init__(broker, folder, seed, clients=(CLIENTS, protocol), roles=ROLES)
         self._network = broker
 
     def _disturb(self, seconds: float) -> None:

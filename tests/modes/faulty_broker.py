@@ -41,6 +41,12 @@ class FaultyBroker(KillableBroker):
             self._process.kill()
             self._process = None
 
+    def terminate(self) -> None:
+        if self._process is not None:
+            self._process.command("stop")
+            self._process.wait_for("stopped")
+            self.kill()
+
     def make_bad(self, is_bad: bool) -> None:
         """From now on, whoever is killed in between."""
         self._is_bad = is_bad
@@ -55,11 +61,13 @@ def main(folder: str, port: str, seed: str) -> None:
     commands = Commands()
     broker = LocalBroker(folder, port=int(port), settings=SETTINGS)
     tell("serves")
-    while True:
-        if commands.next() == ["bad"]:
+    while (command := commands.next()) != ["stop"]:
+        if command == ["bad"]:
             broker.faults.at_random(seed, **ODDS)
         else:
             broker.faults.clear()
+    broker.stop()
+    tell("stopped")
 
 
 if __name__ == "__main__":

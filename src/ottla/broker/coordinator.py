@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ottla.broker.events import Events
+from ottla.controller.refusal import Refusal
 from ottla.coordinator.operation import NO_PRODUCER, Machine, Markers, Operation, Reply
 from ottla.coordinator.placement import partition_for
 from ottla.log.errors import LogError, StorageFailed
@@ -319,6 +320,7 @@ class Coordinator(Generic[M]):
         self._send_markers = send_markers
         self._linger_ms = linger_ms
         self._shards: dict[int, Shard[M]] = {}
+        self._told_refusal: str | None = None
         broker.topics.watch(self._drop_deleted)
 
     def start(self) -> None:
@@ -332,7 +334,10 @@ class Coordinator(Generic[M]):
         """Make the topic if it is not there; how many partitions it has, 0 if it cannot be made."""
         topic = self.broker.topics.by_name.get(self.topic)
         if topic is None:
-            self.broker.catalog.create_topics([self._settings()])
+            decision = self.broker.catalog.create_topics([self._settings()])[self.topic]
+            if isinstance(decision, Refusal) and decision.message != self._told_refusal:
+                self._told_refusal = decision.message  # once: every request asks again
+                events.warning("a topic of the broker's own cannot be made", topic=self.topic, reason=decision.message)
             topic = self.broker.topics.by_name.get(self.topic)
         return len(topic.partitions) if topic is not None else 0
 
