@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -73,8 +73,9 @@ class KillableBroker(ABC):
 
 
 class OttlaBroker(KillableBroker):
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, program: Sequence[str] = ("ottla",)) -> None:
         self._folder = folder
+        self._program = program
         [port] = free_ports(1)
         self.bootstrap = f"127.0.0.1:{port}"
         self._process: BrokerProcess | None = None
@@ -86,7 +87,7 @@ class OttlaBroker(KillableBroker):
 
     def start(self) -> None:
         settings = [part for name, value in SETTINGS.items() for part in ("--set", f"{name}={value}")]
-        self._process = BrokerProcess(self._folder, "--listen", self.bootstrap, *settings)
+        self._process = BrokerProcess(self._folder, "--listen", self.bootstrap, *settings, program=self._program)
 
     def kill(self) -> None:
         if self._process is not None:

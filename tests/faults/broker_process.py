@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -13,11 +14,15 @@ STOP_S = 20.0
 class BrokerProcess:
     """Runs inside the `with`; what it logs below warnings is not shown.
 
-    `synced`: it runs on a disk that forgets what was not synced, and keeps there what was.
+    `synced`: it runs on a disk that forgets what was not synced, and keeps there what was. `program`: the module that
+    runs in Ottla's place, and what it wants to know before the command line's arguments.
     """
 
-    def __init__(self, folder: Path, *options: str, synced: Path | None = None) -> None:
-        program = ["ottla"] if synced is None else ["tests.faults.forgetting_disk", str(synced)]
+    def __init__(
+        self, folder: Path, *options: str, synced: Path | None = None, program: Sequence[str] = ("ottla",)
+    ) -> None:
+        if synced is not None:
+            program = ("tests.faults.forgetting_disk", str(synced))
         command = [sys.executable, "-m", *program, "serve", "--listen", "127.0.0.1:0", "--data", str(folder)]
         self._process = subprocess.Popen(
             [*command, "--log-level", "error", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
