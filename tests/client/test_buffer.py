@@ -168,9 +168,9 @@ def test_what_is_refused_is_refused_at_once() -> None:
     buffer = Buffer(1_000, 500)
     sends = Sends(buffer)
     with pytest.raises(InvalidRecord, match="a value is bytes, not str"):
-        sends.send("t", "text")  # type: ignore[arg-type]
+        sends.send("t", "text")
     with pytest.raises(InvalidRecord, match="a key is bytes, not int"):
-        sends.send("t", b"", key=7)  # type: ignore[arg-type]
+        sends.send("t", b"", key=7)
     with pytest.raises(InvalidRecord, match="needs a topic"):
         sends.send("", b"")
     with pytest.raises(InvalidRecord, match="not negative: -1"):
@@ -191,7 +191,7 @@ class _Unopened(Sending):
 def test_what_may_change_is_copied() -> None:
     buffer = Buffer(1_000, 500)
     value = bytearray(b"now")
-    Sends(buffer).send("t", value)  # type: ignore[arg-type]
+    Sends(buffer).send("t", value)
     value[:] = b"too late"
     assert drain(buffer)[0].values == [b"now"]
 

@@ -67,7 +67,7 @@ def test_an_interrupt_before_the_call_leaves_no_coroutine_behind(
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         with monkeypatch.context() as patch:
-            patch.setattr(thread._loop, "call_soon_threadsafe", interrupted)
+            patch.setattr(thread._running_loop(), "call_soon_threadsafe", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 thread.run(double, 1)
         gc.collect()

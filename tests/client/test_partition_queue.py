@@ -129,20 +129,112 @@ def test_without_an_identity_nothing_is_numbered() -> None:
     assert [queue.take().sequence, queue.take().sequence] == [-1, -1]
 
 
-def test_a_gap_starts_the_numbers_anew() -> None:
+def test_what_was_refused_for_good_gives_its_numbers_to_the_next() -> None:
+    """A record that is refused each time it is tried costs no epoch."""
+    queue, log = PartitionQueue("t", 0, IDENTITY), Log()
+    for _ in range(3):
+        fill(queue, 1)
+        queue.answered(written := queue.take(), log.append(written), 0)
+        fill(queue, 1)
+        bad = queue.take()
+        assert [one for one, _ in queue.answered(bad, refused(ErrorCode.INVALID_RECORD), 0)] == [bad]
+    assert queue.identity == IDENTITY
+    assert len(log.values) == 9
+
+
+def test_those_behind_a_refused_one_follow_what_is_written() -> None:
     queue, log = PartitionQueue("t", 0, IDENTITY), Log()
     fill(queue, 1)
     queue.answered(first := queue.take(), log.append(first), 0)
+    values = fill(queue, 3)
+    bad, *behind = queue.take(), queue.take(), queue.take()
+    answers = [refused(ErrorCode.INVALID_RECORD), *map(log.append, behind)]
+    for batch, answer in zip((bad, *behind), answers, strict=True):
+        queue.answered(batch, answer, 0)
+    again = [queue.take(), queue.take()]
+    assert [batch.identity for batch in again] == [IDENTITY, IDENTITY]
+    assert [queue.answered(batch, log.append(batch), 0)[0][1].error for batch in again] == [None, None]
+    assert log.values[3:] == values[3:]
+
+
+def test_what_may_be_written_keeps_its_numbers_until_the_broker_says_that_it_is_not() -> None:
+    """The one before was refused; only the broker can say that this one is not in the log."""
+    queue, log = PartitionQueue("t", 0, IDENTITY), Log()
     fill(queue, 1)
-    lost = queue.take()
-    assert [one for one, _ in queue.answered(lost, refused(ErrorCode.INVALID_RECORD), 0)] == [lost]
-    fill(queue, 1)
-    third = queue.take()
-    assert queue.answered(third, log.append(third), 0) == []
+    queue.answered(first := queue.take(), log.append(first), 0)
+    fill(queue, 2)
+    bad, lost = queue.take(), queue.take()
+    queue.answered(bad, refused(ErrorCode.INVALID_RECORD), 0)
+    numbers = lost.identity, lost.sequence
+    queue.answered(lost, Outcome(error=ConnectionLost("cut")), 0)
+    assert queue.take() is lost
+    assert (lost.identity, lost.sequence) == numbers
+    assert queue.answered(lost, log.append(lost), 0) == []
     again = queue.take()
-    assert again is third
-    assert (again.identity.epoch, again.sequence) == (1, 0)
+    assert (again.identity.epoch, again.sequence) == (1, 0)  # nothing late of the old epoch is taken any more
     assert queue.answered(again, log.append(again), 0)[0][1].error is None
+
+
+def test_after_one_that_was_given_up_unknown_numbers_are_not_used_again() -> None:
+    queue, log = PartitionQueue("t", 0, IDENTITY), Log()
+    fill(queue, 1)
+    queue.answered(first := queue.take(), log.append(first), 0)
+    queue.add(chunk_of([b"lost"]), range(1), 10, limit_bytes=10, deadline=5)
+    lost = queue.take()
+    [(decided, outcome)] = queue.answered(lost, Outcome(error=ConnectionLost("cut")), 6)
+    assert decided is lost
+    assert isinstance(outcome.error, DeliveryTimedOut)
+    fill(queue, 1)
+    following = queue.take()
+    assert following.sequence == 4  # if the lost one is there after all, this is the next
+    assert queue.answered(following, log.append(following), 6) == []
+    again = queue.take()
+    assert (again.identity.epoch, again.sequence) == (1, 0)
+
+
+def test_the_time_of_a_batch_ends_while_it_is_in_flight() -> None:
+    queue, log = PartitionQueue("t", 0, IDENTITY), Log()
+    queue.add(chunk_of([b"slow"]), range(1), 10, limit_bytes=10, deadline=5)
+    slow = queue.take()
+    [(decided, outcome)] = queue.expire(6)
+    assert decided is slow
+    assert isinstance(outcome.error, DeliveryTimedOut)
+    slow.settle(outcome)
+    assert queue.expire(7) == []
+    assert not queue.is_idle
+    assert queue.answered(slow, Outcome(0), 7) == []
+    assert queue.is_idle
+    assert log.values == []
+
+
+def test_without_epochs_it_waits_for_another_identity() -> None:
+    queue = PartitionQueue("t", 0, Identity(7, 32767))
+    fill(queue, 2)
+    queue.answered(queue.take(), Outcome(0), 0)
+    second = queue.take()
+    queue.answered(second, refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), 0)
+    assert queue.needs_identity
+    assert not queue.may_send(0)
+    queue.take_identity(Identity(8, 0))
+    assert queue.take() is second
+    assert (second.identity, second.sequence) == (Identity(8, 0), 0)
+
+
+def test_the_good_records_of_a_refused_batch_go_on_without_the_bad() -> None:
+    queue, log = PartitionQueue("t", 0, IDENTITY), Log()
+    fill(queue, 1, records=4)
+    error = ServerError(ErrorCode.INVALID_RECORD, topic="t", partition=0)
+    answer = Outcome(error=error, record_errors={1: error, 3: error})
+    [(refused_batch, outcome)] = queue.answered(queue.take(), answer, 0)
+    assert refused_batch.values == [b"0-1", b"0-3"]
+    assert set(outcome.record_errors) == {0, 1}
+    others = queue.take()
+    assert others.values == [b"0-0", b"0-2"]
+    assert (others.identity, others.sequence) == (IDENTITY, 0)
+    queue.answered(others, log.append(others), 0)
+    assert queue.is_idle
+    fill(queue, 1)
+    assert queue.take().sequence == 2
 
 
 def test_in_a_transaction_a_gap_is_an_error() -> None:

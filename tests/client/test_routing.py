@@ -28,7 +28,9 @@ def route(router: Router, known: Topic, *records: NewRecord) -> list[int]:
         chunk.partitions = [record.partition for record in records]
     chunk.filled_bytes = 100 * len(records)
     chunk.close()
-    spread = router.spread(known, chunk)
+    spread, errors = router.spread(known, chunk)
+    if errors:
+        raise next(iter(errors.values()))
     found = {index: partition for partition, indexes in spread.items() for index in indexes}
     assert sum(map(len, spread.values())) == len(found) == len(records)
     return [found[index] for index in range(len(records))]

@@ -38,11 +38,13 @@ from ottla.client.errors import (
     MalformedAnswer,
     OffsetMissing,
     PartlyFailed,
+    ProducerClosed,
     ProducerFenced,
     RequestTimedOut,
     ServerError,
     TopicRecreated,
     TransactionAborted,
+    TransactionUnresolved,
     UnknownTopicOrPartition,
     UnsupportedByBroker,
 )
@@ -54,6 +56,7 @@ from ottla.client.offsets import EARLIEST, LATEST, AtTime, Isolation, Position
 from ottla.client.producer.delivery import Deliveries, Delivery
 from ottla.client.producer.routing import NewRecord
 from ottla.client.producer.sent import Sent
+from ottla.client.producer.statistics import ProducerStatistics
 
 __all__ = [
     "EARLIEST",
@@ -99,7 +102,9 @@ __all__ = [
     "PartlyFailed",
     "Position",
     "Producer",
+    "ProducerClosed",
     "ProducerFenced",
+    "ProducerStatistics",
     "Reader",
     "RequestTimedOut",
     "Resource",
@@ -112,6 +117,7 @@ __all__ = [
     "TopicRecreated",
     "Transaction",
     "TransactionAborted",
+    "TransactionUnresolved",
     "UnknownTopicOrPartition",
     "UnsupportedByBroker",
 ]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
+import inspect
+import weakref
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack, cast
 
 from ottla.client.admin import admin
 from ottla.client.consumer import reader
@@ -14,6 +18,7 @@ from ottla.client.loop_thread import LoopThread
 from ottla.client.network.cluster import ClientOptions
 from ottla.client.producer import producer, transaction
 from ottla.client.producer.sending import Sending
+from ottla.client.producer.statistics import ProducerStatistics
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -26,25 +31,25 @@ class _Core(Protocol):
     async def close(self) -> None: ...
 
 
-class _HasCore(Protocol):
-    _core: Any
-    _thread: LoopThread
-
-
 class Face(Generic[Core]):
-    """What all faces have. A context manager; connecting begins with it."""
+    """What all faces have. A context manager; connecting begins with it, or with `open`."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._thread = LoopThread()
+        weakref.finalize(self, _dropped, core, self._thread).atexit = False
 
-    def __enter__(self) -> Self:
+    def open(self, timeout_seconds: float | None = None) -> Self:
+        """Connects. TimeoutError if that takes longer. `with` does the same, and closes in the end."""
         try:
-            self._thread.run(self._core.__aenter__)
+            self._thread.run(_open, self._core, timeout_seconds)
         except BaseException:
             self.close()
             raise
         return self
+
+    def __enter__(self) -> Self:
+        return self.open()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
@@ -55,29 +60,56 @@ class Face(Generic[Core]):
 
     def close(self) -> None:
         """May be called again."""
+        self._close()
+
+    def _close(self, **options: Any) -> None:
         if not self._thread.is_closed:
             try:
-                self._thread.run(self._core.close)
+                if self._thread.is_here:
+                    self._thread.run(self._core.close, **options)
             finally:
                 self._thread.close()
 
 
-class Blocking(Generic[P, T]):
-    """A method of the core, with its parameters and its result."""
+async def _open(core: _Core, timeout_seconds: float | None) -> None:
+    async with asyncio.timeout(timeout_seconds):
+        await core.__aenter__()
 
-    def __init__(self, method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:
-        self._method = method
-        self.__doc__ = method.__doc__
 
-    def __get__(self, face: _HasCore, _: object = None) -> Callable[P, T]:
-        def call(*arguments: P.args, **options: P.kwargs) -> T:
-            return face._thread.run(self._method, face._core, *arguments, **options)
+def _dropped(core: Any, thread: LoopThread) -> None:
+    """Nobody has the client any more, and nobody has closed it. Its thread ends when this is over."""
+    if not thread.is_closed and hasattr(core, "_drop"):
+        thread.call(core._drop)
 
-        return call
+
+def Blocking(  # noqa: N802 - it stands where a class stood, and makes what looks like methods
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], T]:
+    """A method of the core, with its parameters, its result and its words, that blocks."""
+
+    @functools.wraps(method)
+    def call(face: Any, *arguments: P.args, **options: P.kwargs) -> T:
+        return face._thread.run(method, face._core, *arguments, **options)  # type: ignore[no-any-return]
+
+    return cast("Callable[Concatenate[Any, P], T]", call)
+
+
+def options_of(core: type) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """For the constructor of a face: `help` shows the options that it passes on."""
+
+    def with_signature(constructor: Callable[P, None]) -> Callable[P, None]:
+        constructor.__signature__ = inspect.signature(core.__init__)  # type: ignore[attr-defined, misc]
+        return constructor
+
+    return with_signature
 
 
 class Admin(Face[admin.Admin]):
-    def __init__(self, bootstrap: str, options: ClientOptions = ClientOptions()) -> None:  # noqa: B008 - immutable
+    __doc__ = admin.Admin.__doc__
+
+    def __init__(
+        self, bootstrap: str | Sequence[str], options: ClientOptions = ClientOptions()  # noqa: B008 - immutable
+    ) -> None:  # fmt: skip
         super().__init__(admin.Admin(bootstrap, options))
 
     create_topics = Blocking(admin.Admin.create_topics)
@@ -106,12 +138,28 @@ class Admin(Face[admin.Admin]):
 
 
 class Producer(Sending, Face[producer.Producer]):
-    def __init__(self, bootstrap: str, **options: Unpack[producer.ProducerOptions]) -> None:
+    __doc__ = producer.Producer.__doc__
+
+    @options_of(producer.Producer)
+    def __init__(self, bootstrap: str | Sequence[str], **options: Unpack[producer.ProducerOptions]) -> None:
         super().__init__(producer.Producer(bootstrap, **options))
         self._buffer = self._core._buffer
+        self._serialize = self._core._serialize
 
     send_many = Blocking(producer.Producer.send_many)
     flush = Blocking(producer.Producer.flush)
+
+    def close(self, timeout_seconds: float | None = None) -> None:
+        """Writes what is on its way, then ends. Raises DeliveryFailed if that failed and nobody has asked for it.
+
+        What is not written within the timeout, or when this is interrupted, fails with ProducerClosed. May be called
+        again.
+        """
+        self._close(timeout_seconds=timeout_seconds)
+
+    def statistics(self) -> ProducerStatistics:
+        """What it has done since it was opened, and what it holds now."""
+        return self._core.statistics()
 
     def transaction(self) -> Transaction:
         """All that is sent inside is visible together, or not at all: `with producer.transaction() as t`.

@@ -91,8 +91,21 @@ class DeliveryTimedOut(ClientError):
     advice = "See whether the brokers can be reached, or raise delivery_timeout_ms."
 
 
+class ProducerClosed(ClientError):
+    """The producer was closed before the broker acknowledged it: it may have been written, or not."""
+
+
 class TransactionAborted(ClientError):
     """The record belonged to a transaction that was aborted: no reader of committed records will see it."""
+
+
+class TransactionUnresolved(ClientError):
+    """The end of a transaction was not answered in time: it may be committed, or aborted.
+
+    The producer goes on asking by itself, and its next transaction begins when the outcome is known.
+    """
+
+    advice = "Do not send the same again before the next transaction has begun: what was to be committed may be."
 
 
 class ProducerFenced(ClientError):

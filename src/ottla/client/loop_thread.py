@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from functools import partial
@@ -12,29 +14,31 @@ from typing import Any, Generic, ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
+FORKED = "this client was made before the process forked, and its thread is in the parent: make one in the child"
+
 
 class LoopThread:
-    """Runs coroutines for other threads. It ends with `close`, and never keeps the process alive."""
+    """Runs coroutines for other threads. It starts with the first of them, and never keeps the process alive.
+
+    It ends with `close`; and when nobody has it any more, so that a client that was dropped leaves no thread.
+    """
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="ottla-client", daemon=True)
-        self._thread.start()
-
-    @property
-    def is_closed(self) -> bool:
-        return self._loop.is_closed()
+        self._process_id = os.getpid()
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self.is_closed = False
 
     def run(self, work: Callable[P, Coroutine[Any, Any, T]], *arguments: P.args, **options: P.kwargs) -> T:
         """The result of calling `work` in the thread. Whoever is interrupted while waiting takes it back.
 
         The coroutine is made in the thread: an interrupt, which comes at any moment, finds none that nobody awaits.
         """
-        if self.is_closed:
-            raise RuntimeError("this client is closed")
         call = _Call(partial(work, *arguments, **options))
+        loop = self._running_loop()
         try:
-            self._loop.call_soon_threadsafe(call.begin)
+            loop.call_soon_threadsafe(call.begin)
             return call.result.result()
         except BaseException:
             if not call.result.done():
@@ -42,17 +46,58 @@ class LoopThread:
             raise
 
     def call(self, function: Callable[..., object], *arguments: object) -> None:
-        """Runs a plain function in the thread, some time soon."""
-        if not self.is_closed:
+        """Runs a plain function in the thread, some time soon, if it runs at all."""
+        if self._loop is not None and not self._loop.is_closed() and self._process_id == os.getpid():
             self._loop.call_soon_threadsafe(function, *arguments)
 
     def close(self) -> None:
         if self.is_closed:
             return
-        self.run(_cancel_others)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        if self.is_here:
+            assert self._thread is not None
+            assert self._loop is not None
+            self.run(_cancel_others)
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+        self.is_closed = True
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it has run anything, in this process."""
+        return self._loop is not None and self._process_id == os.getpid()
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if self.is_closed:
+            raise RuntimeError("this client is closed")
+        if self._process_id != os.getpid():
+            raise RuntimeError(FORKED)
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=_serve, args=(self._loop,), name="ottla-client", daemon=True)
+                self._thread.start()
+                weakref.finalize(self, _end, self._loop).atexit = False
+            return self._loop
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
+
+
+def _end(loop: asyncio.AbstractEventLoop) -> None:
+    """Nobody has the thread any more."""
+
+    def stop(_: object) -> None:
+        loop.stop()
+
+    def cancel() -> None:
+        asyncio.ensure_future(_cancel_others()).add_done_callback(stop)
+
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(cancel)
 
 
 class _Call(Generic[T]):

@@ -5,6 +5,7 @@ Ask for one thing and its error is raised; ask for several and PartlyFailed has 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, Self, TypeVar
 
@@ -69,17 +70,29 @@ R = TypeVar("R", bound=Response)
 class Admin(GroupAdmin, TransactionAdmin):
     """A context manager: `async with Admin("localhost:9092") as admin`."""
 
-    def __init__(self, bootstrap: str, options: ClientOptions = ClientOptions()) -> None:  # noqa: B008 - immutable
+    def __init__(
+        self, bootstrap: str | Sequence[str], options: ClientOptions = ClientOptions()  # noqa: B008 - immutable
+    ) -> None:  # fmt: skip
         self._cluster = Cluster(bootstrap, options)
 
-    async def __aenter__(self) -> Self:
-        await self._cluster.open()
+    async def open(self, timeout_seconds: float | None = None) -> Self:
+        """Connects. TimeoutError if that takes longer. `async with` does the same, and closes in the end."""
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await self._cluster.open()
+        except BaseException:
+            await self._cluster.close()
+            raise
         return self
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
+        """May be called again."""
         await self._cluster.close()
 
     # Topics.

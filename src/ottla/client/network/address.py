@@ -18,15 +18,18 @@ class Address(NamedTuple):
 
 
 def parse_addresses(given: str | Sequence[str]) -> tuple[Address, ...]:
-    """Addresses as "host:port,host:port", or a list of such; ValueError says which one is wrong.
-
-    The port may be left out.
-    """
-    text = given if isinstance(given, str) else ",".join(given)
+    """Addresses as "host:port,host:port", or a list; ValueError says which one is wrong. The port may be left out."""
+    text = given if isinstance(given, str) else ",".join(_text(one) for one in given)
     addresses = tuple(_parse(part.strip()) for part in text.split(",") if part.strip())
     if not addresses:
         raise ValueError("no address: it is HOST:PORT, as in localhost:9092")
     return addresses
+
+
+def _text(one: object) -> str:
+    if not isinstance(one, str):
+        raise TypeError(f"{one!r} is no address: it is a str, as in 'localhost:9092'")
+    return one
 
 
 def _parse(text: str) -> Address:

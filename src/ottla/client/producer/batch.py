@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.client.errors import ClientError
@@ -38,8 +39,8 @@ class Batch:
     """Takes records until it is numbered: from then on it is the same, however often it is sent."""
 
     __slots__ = (
-        "deadline", "encoded", "headers", "identity", "is_observed", "keys", "outcome", "pieces", "queue", "sequence",
-        "size_bytes", "timestamps", "trouble", "values",
+        "deadline", "encoded", "headers", "identity", "keys", "may_be_written", "outcome", "pieces", "queue",
+        "sequence", "size_bytes", "timestamps", "trouble", "values",
     )  # fmt: skip
 
     def __init__(self, queue: PartitionQueue, deadline: float) -> None:
@@ -56,8 +57,9 @@ class Batch:
         self.encoded: bytearray | None = None
         self.trouble: ClientError | None = None
         """Why the last attempt failed."""
+        self.may_be_written = False
+        """Whether an attempt under its present numbers ended without anybody knowing what became of it."""
         self.outcome: Outcome | None = None
-        self.is_observed = False
 
     @property
     def count(self) -> int:
@@ -139,20 +141,38 @@ class Batch:
         second.size_bytes = self.size_bytes - first.size_bytes
         return first, second
 
+    def without(self, positions: Iterable[int]) -> tuple[Batch, Batch]:
+        """Two that take its place: of the records at these positions, and of the others."""
+        chosen = set(positions)
+        taken, left = Batch(self.queue, self.deadline), Batch(self.queue, self.deadline)
+        for piece in self.pieces:
+            piece.chunk.pieces.remove(piece)
+            by_part: tuple[list[int], list[int]] = ([], [])
+            for position, index in enumerate(piece.indexes, piece.start):
+                by_part[position not in chosen].append(index)
+            for part, indexes in zip((taken, left), by_part, strict=True):
+                if indexes:
+                    part.add(piece.chunk, indexes, 0)
+        taken.size_bytes = self.size_bytes * len(chosen) // self.count
+        left.size_bytes = self.size_bytes - taken.size_bytes
+        return taken, left
+
     def settle(self, outcome: Outcome) -> None:
         """It is decided. Those who gave the records are told."""
         self.outcome = outcome
-        self.is_observed = all(piece.chunk.is_observed for piece in self.pieces)
         self.values = []
         self.keys = self.headers = self.encoded = None
         self.timestamps = 0
         for piece in self.pieces:
             piece.chunk.settle(piece.indexes)
 
+    def count_unobserved(self) -> int:
+        """How many of its records nobody has asked for."""
+        return sum(piece.chunk.count_unobserved(piece.indexes) for piece in self.pieces)
+
     def delivery(self, position: int, timestamp_ms: int) -> Delivery:
         outcome = self.outcome
         assert outcome is not None
-        self.is_observed = True
         return Delivery(
             self.queue.topic,
             self.queue.index,

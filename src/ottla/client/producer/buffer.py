@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import logging
+import os
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
 
-from ottla.client.errors import BufferFull
+from ottla.client.errors import BufferFull, ClientError
+from ottla.client.loop_thread import FORKED
 from ottla.client.producer.chunk import Chunk
+
+_logger = logging.getLogger("ottla.client")
+_buffers: weakref.WeakSet[Buffer] = weakref.WeakSet()
+"""Of producers that are, or were, open."""
 
 
 class Buffer:
@@ -18,15 +27,18 @@ class Buffer:
     What is counted is whole chunks, when they are closed: a caller who fills one does next to nothing.
     """
 
-    def __init__(self, limit_bytes: int, chunk_bytes: int, *, stamps_each: bool = False) -> None:
+    def __init__(
+        self, limit_bytes: int, chunk_bytes: int, *, stamps_each: bool = False,
+        largest_record_bytes: int = 100 << 20,
+    ) -> None:  # fmt: skip
         self.limit_bytes = limit_bytes
+        self.largest_record_bytes = largest_record_bytes
         self._chunk_bytes = chunk_bytes
         self._stamps_each = stamps_each
         self.lock = threading.Lock()
         self.filling: dict[str, Chunk] = {}
-        """By topic, the chunk that was filled last. Its owner may go on with it, without the lock."""
-        self._open: dict[tuple[str, int], Chunk] = {}
-        """By topic and thread, all that may be filled."""
+        """By topic, the chunk that is filled. Its owner may go on with it, without the lock. When another thread comes,
+        it is closed, so that records are in the order of the calls, whoever made them."""
         self.used_bytes = 0
         self.notify: Callable[[], None] | None = None
         """Tells the sender that there is something to do; None while there is no sender."""
@@ -35,6 +47,7 @@ class Buffer:
         self._closed: deque[Chunk] = deque()
         self._alive: dict[Chunk, None] = {}
         self._room = threading.Condition(self.lock)
+        _buffers.add(self)
 
     @property
     def has_room(self) -> bool:
@@ -55,21 +68,22 @@ class Buffer:
         """A chunk to fill; None if there is no room for one."""
         with self.lock:
             if self.refusal is not None:
-                raise self.refusal
+                raise _again(self.refusal)
             if self.notify is None:
-                raise RuntimeError("the producer is not open: use it inside `with`")
+                raise RuntimeError("the producer is not open: use it inside `with`, or call open()")
             owner = threading.get_ident()
-            chunk = self._open.get((topic, owner))
+            chunk = self.filling.get(topic)
+            if chunk is not None and chunk.owner != owner:
+                self._close(chunk)
+                chunk = None
             if chunk is None and self.has_room:
-                chunk = self._open[topic, owner] = Chunk(topic, self.lock, time.monotonic())
+                chunk = self.filling[topic] = Chunk(topic, self.lock, time.monotonic())
                 chunk.owner = owner
                 chunk.limit_bytes = self._chunk_bytes
                 chunk.stamps_each = self._stamps_each
                 chunk.timestamp_ms = time.time_ns() // 1_000_000
                 self._keep(chunk)
                 self.notify()
-            if chunk is not None:
-                self.filling[topic] = chunk
             return chunk
 
     def close(self, chunk: Chunk) -> None:
@@ -79,10 +93,11 @@ class Buffer:
                 self._close(chunk)
 
     def _close(self, chunk: Chunk) -> None:
-        del self._open[chunk.topic, chunk.owner]
-        if self.filling.get(chunk.topic) is chunk:
-            del self.filling[chunk.topic]
+        del self.filling[chunk.topic]
         chunk.close()
+        if not chunk.count:  # nothing came in before it was closed
+            self._alive.pop(chunk, None)
+            return
         self.used_bytes += chunk.size_bytes
         self._closed.append(chunk)
         assert self.notify is not None
@@ -98,35 +113,52 @@ class Buffer:
         """A chunk that came as a whole, behind what its topic has already."""
         with self.lock:
             if self.refusal is not None:
-                raise self.refusal
-            for (topic, _), filling in list(self._open.items()):
-                if topic == chunk.topic:
-                    self._close(filling)
+                raise _again(self.refusal)
+            if self.notify is None:
+                raise RuntimeError("the producer is not open: use it inside `with`, or call open()")
+            if (filling := self.filling.get(chunk.topic)) is not None:
+                self._close(filling)
             chunk.close()
             self.used_bytes += chunk.size_bytes
             self._keep(chunk)
             self._closed.append(chunk)
-        assert self.notify is not None
-        self.notify()
+            self.notify()
 
     def close_all(self) -> None:
         with self.lock:
-            for chunk in list(self._open.values()):
+            for chunk in list(self.filling.values()):
                 self._close(chunk)
 
     def collect(self, opened_before: float) -> tuple[list[Chunk], float | None]:
         """Closed chunks, in their order, and when the next one is due."""
         with self.lock:
-            for chunk in [chunk for chunk in self._open.values() if chunk.opened_at <= opened_before]:
+            for chunk in [chunk for chunk in self.filling.values() if chunk.opened_at <= opened_before]:
                 self._close(chunk)
             collected = list(self._closed)
             self._closed.clear()
-            next_opened = min((chunk.opened_at for chunk in self._open.values()), default=None)
+            next_opened = min((chunk.opened_at for chunk in self.filling.values()), default=None)
         return collected, next_opened
 
     def unsettled(self) -> list[Chunk]:
         with self.lock:
             return list(self._alive)
+
+    def count_unsettled(self) -> int:
+        """How many records are not decided."""
+        with self.lock:
+            return sum(chunk.undecided if chunk.is_closed else len(chunk.records) for chunk in self._alive)
+
+    def forget_parent(self) -> None:
+        """In a child of the process: the thread that sends is the parent's, and so are the records."""
+        self.lock = threading.Lock()
+        self._room = threading.Condition(self.lock)
+        self.refusal = RuntimeError(FORKED)
+        self.filling.clear()
+        for chunk in self._alive:
+            chunk.lock = self.lock
+            chunk.is_closed, chunk.count = True, len(chunk.records) or len(chunk.values)
+            chunk.error = ClientError(FORKED)
+        self._alive.clear()
 
     def release(self, size_bytes: int) -> None:
         """So many bytes are acknowledged, or given up."""
@@ -138,10 +170,15 @@ class Buffer:
     def refuse(self, reason: Exception | None) -> None:
         """From now on nothing is taken; None: it is again."""
         with self._room:
-            for chunk in list(self._open.values()):
+            for chunk in list(self.filling.values()):
                 self._close(chunk)
             self.refusal = reason
             self._room.notify_all()
+
+
+def _again(refusal: Exception) -> Exception:
+    """An object of its own for each who is refused: tracebacks are not to be shared."""
+    return refusal.again() if isinstance(refusal, ClientError) else type(refusal)(*refusal.args)
 
 
 async def settled(chunk: Chunk) -> None:
@@ -155,3 +192,18 @@ async def settled(chunk: Chunk) -> None:
 
     if chunk.call_when_done(finish):
         await done
+
+
+def _forget_parent() -> None:
+    for buffer in list(_buffers):
+        buffer.forget_parent()
+
+
+def _warn_at_exit() -> None:
+    for buffer in list(_buffers):
+        if count := buffer.count_unsettled():
+            _logger.warning("the program ends, and %d records were not sent: close the producer, or flush it", count)
+
+
+os.register_at_fork(after_in_child=_forget_parent)
+atexit.register(_warn_at_exit)

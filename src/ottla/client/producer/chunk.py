@@ -6,7 +6,7 @@ import logging
 import threading
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
@@ -76,9 +76,10 @@ class Chunk:
     """
 
     __slots__ = (
-        "callbacks", "count", "ends", "error", "filled_bytes", "has_more", "headers", "is_closed", "is_observed",
-        "keys", "limit_bytes", "lock", "opened_at", "owner", "partitions", "pieces", "records", "size_bytes",
-        "stamps_each", "timestamp_ms", "timestamps", "topic", "undecided", "values", "waiters", "when_done",
+        "callbacks", "count", "ends", "error", "errors", "filled_bytes", "has_more", "headers", "is_closed",
+        "is_observed", "keys", "limit_bytes", "lock", "observed", "opened_at", "owner", "partitions", "pieces",
+        "records", "size_bytes", "stamps_each", "timestamp_ms", "timestamps", "topic", "undecided", "values", "waiters",
+        "when_done",
     )  # fmt: skip
 
     def __init__(self, topic: str, lock: threading.Lock, opened_at: float) -> None:
@@ -110,8 +111,13 @@ class Chunk:
         self.undecided = 0
         self.pieces: list[Piece] = []
         self.error: ClientError | None = None
+        """Why none of it was sent."""
+        self.errors: dict[int, ClientError] = {}
+        """Of records that were not sent although others were."""
         self.is_observed = False
-        """Whether anybody asks what becomes of it."""
+        """Whether somebody is told what becomes of all of it."""
+        self.observed: set[int] = set()
+        """Records whose fate somebody has asked for, or is told."""
         self.callbacks: dict[int, OnDelivery] | None = None
         self.waiters: list[tuple[int, Callable[[], object]]] = []
         self.when_done: list[Callable[[], object]] = []
@@ -143,6 +149,7 @@ class Chunk:
             self.timestamps = [self.timestamp_ms if time is None else time for time in timestamps]
         if callbacks.count(None) != self.count:
             self.callbacks = {index: one for index, one in enumerate(callbacks) if one is not None}
+            self.observed.update(self.callbacks)
 
     def weigh(self) -> array[int]:
         if self.ends is None:
@@ -171,14 +178,14 @@ class Chunk:
                 fires += self.when_done
                 self._let_go()
         for fire in fires:
-            fire()
+            try:
+                fire()
+            except Exception:  # a callback's mistake, or a waiter whose event loop is closed
+                _logger.exception("a callback on the delivery of a record to topic %s failed", self.topic)
 
     def _call_back(self, index: int) -> None:
         assert self.callbacks is not None
-        try:
-            self.callbacks.pop(index)(self.delivery(index))
-        except Exception:
-            _logger.exception("a callback on the delivery of a record to topic %s failed", self.topic)
+        self.callbacks.pop(index)(self.delivery(index))
 
     def _let_go(self) -> None:
         """What was sent is not kept for those who only keep the answer."""
@@ -189,8 +196,21 @@ class Chunk:
 
     def fail(self, error: ClientError) -> None:
         """None of it was sent."""
+        self.unpack()
         self.error = error
         self.settle(range(self.count))
+
+    def fail_some(self, errors: Mapping[int, ClientError]) -> None:
+        """These are not sent, and the others are."""
+        self.errors.update(errors)
+        self.settle(list(errors))
+
+    def count_unobserved(self, indexes: Indexes) -> int:
+        if self.is_observed:
+            return 0
+        if not self.observed:
+            return len(indexes)
+        return sum(index not in self.observed for index in indexes)
 
     def find(self, index: int) -> tuple[Batch, int] | None:
         for piece in self.pieces:
@@ -200,7 +220,7 @@ class Chunk:
         return None
 
     def is_decided(self, index: int) -> bool:
-        if self.error is not None:
+        if self.error is not None or index in self.errors:
             return True
         found = self.find(index)
         return found is not None and found[0].outcome is not None
@@ -208,10 +228,11 @@ class Chunk:
     def delivery(self, index: int) -> Delivery:
         """Of a record that is decided."""
         timestamp_ms = self.timestamp_ms if self.timestamps is None else self.timestamps[index]
+        self.observed.add(index)
         found = self.find(index)
         if found is None or found[0].outcome is None:
-            self.is_observed = True
-            return Delivery(self.topic, NO_PARTITION, NO_OFFSET, timestamp_ms, self.error)
+            error = self.errors.get(index, self.error)
+            return Delivery(self.topic, NO_PARTITION, NO_OFFSET, timestamp_ms, error)
         batch, position = found
         return batch.delivery(position, timestamp_ms)
 
@@ -225,12 +246,16 @@ class Chunk:
             for number, index in enumerate(piece.indexes):
                 timestamp_ms = self.timestamp_ms if self.timestamps is None else self.timestamps[index]
                 done[index] = batch.delivery(start + number, timestamp_ms)
+        for index in self.errors:
+            done[index] = self.delivery(index)
         return [delivery for delivery in done if delivery is not None]
 
     @property
     def has_failures(self) -> bool:
-        return self.error is not None or any(
-            piece.batch.outcome is not None and piece.batch.outcome.error is not None for piece in self.pieces
+        return (
+            self.error is not None
+            or bool(self.errors)
+            or any(piece.batch.outcome is not None and piece.batch.outcome.error is not None for piece in self.pieces)
         )
 
     def call_when_decided(self, index: int, fire: Callable[[], object]) -> bool:
@@ -239,8 +264,15 @@ class Chunk:
             if self.is_decided(index):
                 return False
             self.waiters.append((index, fire))
-            self.is_observed = True
+            self.observed.add(index)
             return True
+
+    def take_back_call(self, index: int, fire: Callable[[], object]) -> None:
+        """Whoever waited has stopped waiting. Unless it is decided, nobody was told."""
+        with self.lock:
+            if (index, fire) in self.waiters:
+                self.waiters.remove((index, fire))
+                self.observed.discard(index)
 
     def call_when_done(self, fire: Callable[[], object]) -> bool:
         """For all of its records. False, and no call will come, if they are decided already."""

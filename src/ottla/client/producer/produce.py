@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ottla.client.errors import ClientError, InvalidRecord, MalformedAnswer, ServerError
+from ottla.client.errors import BrokerUnreachable, ClientError, InvalidRecord, MalformedAnswer, ServerError
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.metadata import Topic
 from ottla.client.producer.batch import Batch, Encoding
@@ -37,30 +37,48 @@ class Produce(NamedTuple):
 
     async def send(self, node_id: int, batches: list[Batch]) -> dict[Batch, Outcome]:
         """What became of each batch; no error is raised."""
+        outcomes = {batch: Outcome(error=error) for batch in batches if (error := self._encode(batch)) is not None}
+        sound = [batch for batch in batches if batch not in outcomes]
+        if sound:
+            try:
+                outcomes |= await self._try(node_id, sound)
+            except ClientError as error:
+                outcomes |= {batch: Outcome(error=_placed(error, batch)) for batch in sound}
+        return outcomes
+
+    def _encode(self, batch: Batch) -> ClientError | None:
+        """Before anything is awaited: from here on the batch is its bytes."""
         try:
-            return await self._try(node_id, batches)
-        except ClientError as error:
-            return {batch: Outcome(error=_placed(error, batch)) for batch in batches}
+            batch.encode(self.encoding, self.pool)
         except (ValueError, TypeError, OverflowError) as error:
-            return {batch: Outcome(error=_placed(InvalidRecord(str(error)), batch)) for batch in batches}
+            return _placed(InvalidRecord(str(error)), batch)
+        return None
 
     async def _try(self, node_id: int, batches: list[Batch]) -> dict[Batch, Outcome]:
-        topics = {name: await self.cluster.topic(name) for name in {batch.queue.topic for batch in batches}}
+        # In the order of the batches: what goes out depends on nothing but what came in.
+        names = dict.fromkeys(batch.queue.topic for batch in batches)
+        topics = {name: await self.cluster.topic(name) for name in names}
+        connection = await self.cluster.connection(node_id)
+        # What was given up meanwhile has no bytes any more, and is not sent.
+        unsent = {batch: Outcome(error=BrokerUnreachable("not sent")) for batch in batches if batch.encoded is None}
+        batches = [batch for batch in batches if batch not in unsent]
+        if not batches:
+            return unsent
         request = self._request(topics, batches)
         at_most = None if all(topic.has_id for topic in topics.values()) else _LAST_VERSION_WITHOUT_TOPIC_IDS
         if not self.joins_by_writing:
             at_most = _LAST_VERSION_OF_OLD_TRANSACTIONS
+        timeout_ms = self.cluster.options.request_timeout_ms
         if self.acks == NO_ACKS:
-            connection = await self.cluster.connection(node_id)
-            await connection.tell(request, timeout_ms=self.cluster.options.request_timeout_ms, at_most=at_most)
-            return dict.fromkeys(batches, Outcome())
-        answer = await self.cluster.ask(node_id, request, ProduceResponse, at_most=at_most)
-        return _outcomes(topics, batches, answer)
+            await connection.tell(request, timeout_ms=timeout_ms, at_most=at_most)
+            return dict.fromkeys(batches, Outcome()) | unsent
+        answer = await connection.ask(request, ProduceResponse, timeout_ms=timeout_ms, at_most=at_most)
+        return _outcomes(topics, batches, answer) | unsent
 
     def _request(self, topics: Mapping[str, Topic], batches: Iterable[Batch]) -> ProduceRequest:
         data: defaultdict[str, list[PartitionProduceData]] = defaultdict(list)
         for batch in batches:
-            records = batch.encode(self.encoding, self.pool)
+            records = batch.encode(self.encoding, self.pool)  # as it was encoded before
             data[batch.queue.topic].append(PartitionProduceData(index=batch.queue.index, records=records))
         return ProduceRequest(
             transactional_id=self.transactional_id,

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypedDict
 
-from ottla.client.errors import ClientError, DeliveryFailed, InvalidRecord, UnsupportedByBroker, raise_for
+from ottla.client.errors import (
+    ClientError,
+    DeliveryFailed,
+    InvalidRecord,
+    ProducerClosed,
+    UnsupportedByBroker,
+    raise_for,
+)
 from ottla.client.network.cluster import ClientOptions, Cluster
 from ottla.client.producer.batch import ANONYMOUS, Encoding, Identity
 from ottla.client.producer.buffer import Buffer, settled
 from ottla.client.producer.buffer_pool import BufferPool
 from ottla.client.producer.chunk import Chunk
 from ottla.client.producer.delivery import Deliveries
+from ottla.client.producer.many import fill
 from ottla.client.producer.produce import Produce
-from ottla.client.producer.routing import NewRecord, Router
+from ottla.client.producer.routing import Partitioner, Router
 from ottla.client.producer.sender import Sender, SenderOptions
-from ottla.client.producer.sending import Sending, as_bytes
+from ottla.client.producer.sending import Sending, check_topic, too_large
+from ottla.client.producer.statistics import Counts, ProducerStatistics
 from ottla.client.producer.transaction import Transaction, TransactionManager
-from ottla.records.codec import holds_bytes
+from ottla.client.serde.binding import Serializer, Serializers
 from ottla.records.compression import NAMES, NONE, codec_number, compress
 from ottla.wire.apis import INIT_PRODUCER_ID
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -27,9 +37,15 @@ from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProd
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    Records: TypeAlias = Iterable[NewRecord | bytes | None] | pa.Table | pa.RecordBatch
+    Records: TypeAlias = Iterable[Any] | pa.Table | pa.RecordBatch
 
-ACKS = {"all": -1, "1": 1, "0": 0}
+_logger = logging.getLogger("ottla.client")
+ACKS: dict[str | int, int] = {"all": -1, "1": 1, "0": 0, -1: -1, 1: 1, 0: 0}
+DEFAULT_MAX_REQUEST_BYTES = 100 << 20
+"""As many as brokers take, unless socket.request.max.bytes says otherwise."""
+REQUEST_OVERHEAD_BYTES = 1024
+LAST_WAIT_SECONDS = 5.0
+"""For the end of a transaction that is not known yet, when the producer is closed."""
 DEFAULT_BATCH_BYTES = 512 * 1024
 DEFAULT_BUFFER_BYTES = 32 << 20
 DEFAULT_LINGER_MS = 5.0
@@ -42,12 +58,13 @@ Spread: TypeAlias = Literal["round-robin", "sticky"]
 class ProducerOptions(TypedDict, total=False):
     """The options of a Producer, for faces that pass them on."""
 
-    acks: str
+    acks: str | int
     codec: str
     level: int | None
     batch_bytes: int
     linger_ms: float
     buffer_bytes: int
+    max_request_bytes: int
     max_block_ms: int
     max_in_flight: int
     delivery_timeout_ms: int | None
@@ -55,6 +72,9 @@ class ProducerOptions(TypedDict, total=False):
     transactional_id: str | None
     transaction_timeout_ms: int
     spread: Spread
+    partitioner: Partitioner | None
+    key: Serializer | None
+    value: Serializer | None
     create_topics: bool
     options: ClientOptions
 
@@ -62,21 +82,32 @@ class ProducerOptions(TypedDict, total=False):
 class Producer(Sending):
     """Writes records. Order within a partition is that of the calls, through retries too.
 
+    `bootstrap`: "host:port,host:port", or a list of them.
     `acks`: "all" in-sync replicas, "1" the leader, "0" nobody.
-    `idempotent`: what is sent again is written once. If it is not said, it is so where acks are "all" and the
-    broker can; without it a record may be written twice, and with `max_in_flight` above 1 in another order.
-    `delivery_timeout_ms`: how long a record may take, all attempts together; else `options.retry_timeout_ms`.
+    `codec`: "none", "gzip", "snappy", "lz4" or "zstd", with a `level` if it has one.
+    `batch_bytes`, `linger_ms`: a batch goes out when it is as large, or its first record has waited so long.
     `buffer_bytes`: how much may be on its way. Beyond it `send` blocks for `max_block_ms` at most, then raises
     BufferFull; on an event loop it raises at once.
+    `max_request_bytes`: a larger record is refused. What brokers take, see their socket.request.max.bytes.
+    `max_in_flight`: requests to one broker that are not answered yet.
+    `delivery_timeout_ms`: how long a record may take, all attempts together; else `options.retry_timeout_ms`.
+    `idempotent`: what is sent again is written once. If it is not said, it is so where acks are "all" and the
+    broker can; without it a record may be written twice, and with `max_in_flight` above 1 in another order.
+    `transactional_id`, `transaction_timeout_ms`: for `transaction`.
     `spread`: where records without a key go: "round-robin" one by one, "sticky" by the batch.
+    `partitioner`: a function of topic, key and number of partitions that chooses one, or None to leave it.
+    `key`, `value`: functions that make bytes of keys and values: see `ottla.client.serde`.
+    `create_topics`: topics that do not exist are made, if the broker does that.
     """
 
     def __init__(
-        self, bootstrap: str, *, acks: str = "all", codec: str = "none", level: int | None = None,
+        self, bootstrap: str | Sequence[str], *, acks: str | int = "all", codec: str = "none", level: int | None = None,
         batch_bytes: int = DEFAULT_BATCH_BYTES, linger_ms: float = DEFAULT_LINGER_MS,
-        buffer_bytes: int = DEFAULT_BUFFER_BYTES, max_block_ms: int = 60_000, max_in_flight: int = MOST_IN_FLIGHT,
+        buffer_bytes: int = DEFAULT_BUFFER_BYTES, max_request_bytes: int = DEFAULT_MAX_REQUEST_BYTES,
+        max_block_ms: int = 60_000, max_in_flight: int = MOST_IN_FLIGHT,
         delivery_timeout_ms: int | None = None, idempotent: bool | None = None, transactional_id: str | None = None,
-        transaction_timeout_ms: int = 60_000, spread: Spread = "round-robin", create_topics: bool = False,
+        transaction_timeout_ms: int = 60_000, spread: Spread = "round-robin", partitioner: Partitioner | None = None,
+        key: Serializer | None = None, value: Serializer | None = None, create_topics: bool = False,
         options: ClientOptions = ClientOptions(),  # noqa: B008 - immutable
     ) -> None:  # fmt: skip
         self._codec = codec_number(codec)
@@ -85,9 +116,15 @@ class Producer(Sending):
         self._level = level
         self._acks = ACKS[acks]
         self._idempotent = idempotent
+        self._serialize = None if key is None and value is None else Serializers(key, value)
         self._cluster = Cluster(bootstrap, options)
-        self._router = Router(sticky_bytes=batch_bytes if spread == "sticky" else 0)
-        self._buffer = Buffer(buffer_bytes, batch_bytes, stamps_each=linger_ms > LONGEST_COMMON_TIME_MS)
+        self._router = Router(sticky_bytes=batch_bytes if spread == "sticky" else 0, partitioner=partitioner)
+        self._buffer = Buffer(
+            buffer_bytes,
+            batch_bytes,
+            stamps_each=linger_ms > LONGEST_COMMON_TIME_MS,
+            largest_record_bytes=max_request_bytes - REQUEST_OVERHEAD_BYTES,
+        )
         self.max_block_ms = max_block_ms
         self._sender_options = SenderOptions(
             batch_bytes,
@@ -98,23 +135,35 @@ class Producer(Sending):
         )
         self._sender: Sender | None = None
         self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
         self._transactions: TransactionManager | None = None
         if transactional_id is not None:
             self._transactions = TransactionManager(self._cluster, transactional_id, transaction_timeout_ms)
 
-    async def __aenter__(self) -> Self:
+    async def open(self, timeout_seconds: float | None = None) -> Self:
+        """Connects. TimeoutError if that takes longer; `async with` does the same, and closes in the end."""
+        if self._is_closed:
+            raise RuntimeError("this producer is closed: make another one")
+        if self._task is not None:
+            return self
         try:
-            await self._begin()
+            async with asyncio.timeout(timeout_seconds):
+                await self._begin()
         except BaseException:
             await self._cluster.close()
             raise
         return self
 
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
     async def _begin(self) -> None:
         await self._cluster.open()
         encoding = Encoding(self._codec, self._level, self._transactions is not None)
         produce = Produce(self._cluster, self._acks, encoding, BufferPool())
-        sender = self._sender = Sender(self._cluster, self._buffer, self._router, produce, self._sender_options)
+        sender = self._sender = Sender(
+            self._cluster, self._buffer, self._router, produce, self._sender_options, self._identity
+        )
         if self._transactions is not None:
             await self._transactions.begin_with(sender, self._buffer, produce)
         else:
@@ -129,28 +178,64 @@ class Producer(Sending):
             if kind is None:
                 raise
 
-    async def close(self) -> None:
-        """Writes what is on its way, then ends. Raises DeliveryFailed if that failed and nobody has asked for it."""
+    async def close(self, timeout_seconds: float | None = None) -> None:
+        """Writes what is on its way, then ends. Raises DeliveryFailed if that failed and nobody has asked for it.
+
+        What is not written within the timeout, or when this is cancelled, fails with ProducerClosed.
+        """
+        if self._is_closed:
+            return
         try:
             if self._task is not None:
-                await self.flush()
+                async with asyncio.timeout(timeout_seconds):
+                    await self.flush()
+        except TimeoutError:
+            assert self._sender is not None
+            self._sender.fail_all(_closed_too_early())
+            if lost := self._sender.failures.take():
+                raise DeliveryFailed.unasked(lost) from None
         finally:
-            self._buffer.refuse(RuntimeError("this producer is closed"))
-            if self._task is not None and self._sender is not None:
-                self._task.cancel()
-                await asyncio.gather(self._task, return_exceptions=True)
-                await self._sender.stop()
-                self._task = None
-            await self._cluster.close()
+            await self._shut_down()
 
-    async def flush(self) -> None:
-        """Until all that was sent before is written, or has failed: DeliveryFailed, if nobody has asked for that."""
+    async def _shut_down(self) -> None:
+        self._is_closed = True
+        self._buffer.refuse(RuntimeError("this producer is closed"))
+        try:
+            if self._transactions is not None and self._sender is not None:
+                await self._transactions.close(LAST_WAIT_SECONDS)
+        finally:
+            if self._sender is not None:
+                self._sender.fail_all(_closed_too_early())  # before anything is awaited: nobody waits for ever
+            try:
+                if self._task is not None and self._sender is not None:
+                    self._task.cancel()
+                    await asyncio.gather(self._task, return_exceptions=True)
+                    await self._sender.stop()
+            finally:
+                self._task = None
+                await self._cluster.close()
+
+    def _drop(self) -> None:
+        """Nobody has the producer any more, and nobody has closed it. In its thread."""
+        count = self._buffer.count_unsettled()
+        self._buffer.refuse(RuntimeError("this producer is closed"))
+        if count:
+            _logger.warning("a producer was dropped, and %d records were not sent: close it, or use `with`", count)
+        if self._sender is not None:
+            self._sender.fail_all(_closed_too_early())
+
+    async def flush(self, timeout_seconds: float | None = None) -> None:
+        """Until all that was sent before is written, or has failed: DeliveryFailed, if nobody has asked for that.
+
+        TimeoutError after `timeout_seconds`; what is on its way is still tried.
+        """
+        if self._sender is None:
+            raise RuntimeError("the producer is not open: use it inside `with`, or call open()")
         self._buffer.close_all()
-        for chunk in self._buffer.unsettled():
-            await settled(chunk)
-        assert self._sender is not None
-        lost = self._sender.take_lost()
-        if lost:
+        async with asyncio.timeout(timeout_seconds):
+            for chunk in self._buffer.unsettled():
+                await settled(chunk)
+        if lost := self._sender.failures.take():
             raise DeliveryFailed.unasked(lost)
 
     async def send_many(self, topic: str, records: Records) -> Deliveries:
@@ -158,7 +243,7 @@ class Producer(Sending):
 
         `records` are NewRecords or plain values, or an Arrow table with a column `value` and, if it has them,
         `key`, `timestamp`, `headers` and `partition`. InvalidRecord, and nothing is sent, where one of them can
-        never be written.
+        never be written. BufferFull if there is no room within `max_block_ms`.
         """
         chunk = self._chunk(topic, records)
         chunk.is_observed = True
@@ -171,6 +256,17 @@ class Producer(Sending):
         if chunk.has_failures:
             raise DeliveryFailed(chunk.deliveries())
         return Deliveries(chunk)
+
+    def statistics(self) -> ProducerStatistics:
+        """What it has done since it was opened, and what it holds now."""
+        sender = self._sender
+        counts = Counts() if sender is None else sender.counts
+        return ProducerStatistics(
+            **vars(counts),
+            requests_in_flight=0 if sender is None else sender.requests_in_flight,
+            buffered_bytes=self._buffer.used_bytes,
+            buffer_limit_bytes=self._buffer.limit_bytes,
+        )
 
     def transaction(self) -> Transaction:
         """All that is sent inside is visible together, or not at all: `async with producer.transaction() as t`.
@@ -200,16 +296,15 @@ class Producer(Sending):
 
     async def _roomy(self) -> None:
         """Wait for room in the buffer as those do who block."""
-        deadline = time.monotonic() + self.max_block_ms / 1000
-        while not self._buffer.has_room:
-            oldest = min(self._buffer.unsettled(), key=lambda chunk: chunk.opened_at)
-            await settled(oldest)
-            if time.monotonic() > deadline:
-                raise self._buffer.full()
+        try:
+            async with asyncio.timeout(self.max_block_ms / 1000):
+                while not self._buffer.has_room:
+                    await settled(min(self._buffer.unsettled(), key=lambda chunk: chunk.opened_at))
+        except TimeoutError:
+            raise self._buffer.full() from None
 
     def _chunk(self, topic: str, records: Any) -> Chunk:
-        if not topic:
-            raise InvalidRecord("a record needs a topic")
+        check_topic(topic)
         chunk = Chunk(topic, self._buffer.lock, time.monotonic())
         chunk.timestamp_ms = time.time_ns() // 1_000_000
         if hasattr(records, "schema"):
@@ -217,9 +312,12 @@ class Producer(Sending):
 
             fill_from_arrow(chunk, records)
         else:
-            _fill(chunk, records if isinstance(records, list) else list(records))
+            fill(chunk, records if isinstance(records, list) else list(records), self._serialize)
         if chunk.values:
-            chunk.filled_bytes = chunk.weigh()[-1]
+            ends = chunk.weigh()
+            chunk.filled_bytes = ends[-1]
+            if ends[-1] > self._buffer.largest_record_bytes:
+                _check_sizes(topic, ends, self._buffer.largest_record_bytes)
         return chunk
 
 
@@ -241,27 +339,14 @@ class _Bell:
         self._sender.wake()
 
 
-def _fill(chunk: Chunk, records: list[Any]) -> None:
-    if holds_bytes(records):
-        chunk.values = records.copy()
-        return
-    given = [record if isinstance(record, NewRecord) else NewRecord(record) for record in records]
-    for record in given:
-        if record.timestamp_ms is not None and record.timestamp_ms < 0:
-            raise InvalidRecord(f"a timestamp is not negative: {record.timestamp_ms}", topic=chunk.topic)
-    chunk.values = [_checked("value", record.value) for record in given]
-    keys = [_checked("key", record.key) for record in given]
-    chunk.keys = keys if any(key is not None for key in keys) else None
-    chunk.headers = [record.headers for record in given] if any(record.headers for record in given) else None
-    if any(record.partition is not None for record in given):
-        chunk.partitions = [record.partition for record in given]
-    if any(record.timestamp_ms is not None for record in given):
-        now_ms = chunk.timestamp_ms
-        chunk.timestamps = [now_ms if record.timestamp_ms is None else record.timestamp_ms for record in given]
+def _check_sizes(topic: str, ends: Sequence[int], limit_bytes: int) -> None:
+    largest = max(end - start for start, end in zip((0, *ends), ends, strict=False))
+    if largest > limit_bytes:
+        raise too_large(topic, largest, limit_bytes)
 
 
-def _checked(what: str, value: bytes | None) -> bytes | None:
-    return value if value is None or type(value) is bytes else as_bytes(what, value)
+def _closed_too_early() -> ProducerClosed:
+    return ProducerClosed("the producer was closed before this was acknowledged: it may have been written")
 
 
 def _check_level(codec: int, level: int | None) -> None:
@@ -275,10 +360,10 @@ def _check_level(codec: int, level: int | None) -> None:
 
 
 def _check_choices(
-    acks: str, spread: str, max_in_flight: int, idempotent: bool | None, transactional_id: str | None
+    acks: str | int, spread: str, max_in_flight: int, idempotent: bool | None, transactional_id: str | None
 ) -> None:
-    if acks not in ACKS:
-        raise ValueError(f"acks is one of {', '.join(ACKS)}, not {acks!r}")
+    if isinstance(acks, bool) or acks not in ACKS:
+        raise ValueError(f'acks is "all", "1" or "0", not {acks!r}')
     if spread not in ("round-robin", "sticky"):
         raise ValueError(f"spread is round-robin or sticky, not {spread!r}")
     if max_in_flight < 1:

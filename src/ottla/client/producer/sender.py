@@ -1,6 +1,7 @@
 """The producer's one task: takes records from the buffer, routes them, and brings them to the leaders.
 
-Everything here runs on the event loop; only the buffer is shared with other threads.
+Everything here runs on the event loop; only the buffer is shared with other threads. What a batch's answer means is
+the queue's to say (partition_queue.py); here is when to ask whom.
 """
 
 from __future__ import annotations
@@ -9,20 +10,30 @@ import asyncio
 import logging
 from array import array
 from collections import defaultdict, deque
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from ottla.client.errors import ClientError, DeliveryTimedOut
+from ottla.client.errors import (
+    BrokerUnreachable,
+    ClientError,
+    ConnectionLost,
+    DeliveryTimedOut,
+    InvalidRecord,
+    RequestTimedOut,
+)
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.metadata import Topic
-from ottla.client.network.retry import LONGEST_PAUSE_MS
+from ottla.client.network.retry import LONGEST_PAUSE_MS, Pace
 from ottla.client.producer.batch import ANONYMOUS, Batch, Identity
 from ottla.client.producer.buffer import Buffer
 from ottla.client.producer.chunk import Chunk, Indexes
 from ottla.client.producer.delivery import Outcome
+from ottla.client.producer.failures import Failures
 from ottla.client.producer.partition_queue import PartitionQueue
 from ottla.client.producer.produce import Produce
 from ottla.client.producer.routing import Router
+from ottla.client.producer.statistics import Counts
+from ottla.client.producer.topic_learner import Learned, TopicLearner
 from ottla.records.codec import cut
 
 LARGEST_REQUEST_BYTES = 8 << 20
@@ -39,64 +50,96 @@ class SenderOptions(NamedTuple):
 
 
 class Sender:
-    """`run` until it is cancelled. `identity` and `produce` may change while nothing is on its way."""
+    """`run` until it is cancelled. `identity` and `produce` may change while nothing is on its way.
+
+    `identify` gives a new identity, for partitions whose producer id has no epochs left.
+    """
 
     def __init__(
-        self, cluster: Cluster, buffer: Buffer, router: Router, produce: Produce, options: SenderOptions
-    ) -> None:
+        self, cluster: Cluster, buffer: Buffer, router: Router, produce: Produce, options: SenderOptions,
+        identify: Callable[[], Awaitable[Identity]] | None = None,
+    ) -> None:  # fmt: skip
         self.produce = produce
         self.identity = ANONYMOUS
         self.renumbers = True
-        self._lost: list[tuple[Batch | Chunk, ClientError]] = []
+        self.gate: Gate | None = None
+        self.failures = Failures()
+        self.counts = Counts()
         self._cluster = cluster
         self._buffer = buffer
         self._router = router
         self._options = options
+        self._identify = identify
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
+        self._landed = asyncio.Event()
         self._unrouted: defaultdict[str, deque[Chunk]] = defaultdict(deque)
         self._queues: dict[tuple[str, int], PartitionQueue] = {}
         self._busy: dict[PartitionQueue, None] = {}
         """Those that have something waiting; whose turn it was goes to the end."""
+        self._flying: dict[PartitionQueue, None] = {}
+        """Those that have something in flight."""
         self._in_flight: defaultdict[int, int] = defaultdict(int)
-        self._asking: set[str] = set()
-        self._ask_again_at: dict[str, float] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._paces: dict[int, Pace] = {}
+        """Of brokers that could not be asked."""
+        self._learner = TopicLearner(cluster, Learned(self._found, self._abandon), creates=options.create_topics)
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._alarm: asyncio.TimerHandle | None = None
-        self.gate: Gate | None = None
+        self._given_up: ClientError | None = None
+        self._is_identifying = False
 
     def wake(self) -> None:
         self._woken.set()
 
     async def run(self) -> None:
-        while True:
-            self._woken.clear()
-            now = self._loop.time()
-            chunks, next_opened = self._buffer.collect(now - self._options.linger_ms / 1000)
-            for chunk in chunks:
-                self._unrouted[chunk.topic].append(chunk)
-            for name in list(self._unrouted):
-                self._route_all(name, self._cluster.known_topic(name), now)
-            self._dispatch(now)
-            self._set_alarm(now, next_opened)
-            await self._woken.wait()
+        try:
+            while True:
+                self._woken.clear()
+                self._turn(self._loop.time())
+                await self._woken.wait()
+        except Exception as error:
+            # A mistake of ours: nobody is to wait for it for ever.
+            _logger.exception("the producer cannot go on")
+            failure = ClientError(f"the producer cannot go on: {error!r}")
+            self._buffer.refuse(failure)
+            self.fail_all(failure)
+
+    def _turn(self, now: float) -> None:
+        chunks, next_opened = self._buffer.collect(now - self._options.linger_ms / 1000)
+        for chunk in chunks:
+            self._unrouted[chunk.topic].append(chunk)
+        for name in list(self._unrouted):
+            self._route_all(name, self._cluster.known_topic(name), now)
+        self._dispatch(now)
+        self._set_alarm(now, next_opened)
 
     async def stop(self) -> None:
+        """What is on its way is not waited for."""
         if self._alarm is not None:
             self._alarm.cancel()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._learner.stop()
 
     @property
     def is_idle(self) -> bool:
         return not self._unrouted and all(queue.is_idle for queue in self._queues.values())
 
-    def take_lost(self) -> list[tuple[int, ClientError]]:
-        """Failures that nobody has asked for since the last call: how many records, and why."""
-        lost, self._lost = self._lost, []
-        return [(source.count, error) for source, error in lost if not source.is_observed]
+    @property
+    def requests_in_flight(self) -> int:
+        return sum(self._in_flight.values())
+
+    async def rest(self) -> None:
+        """Until nothing is on its way any more."""
+        while not self.is_idle:
+            self._landed.clear()
+            await self._landed.wait()
+
+    def go_on(self) -> None:
+        """After `give_up`: what comes from now on is sent."""
+        self._given_up = None
 
     def become(self, identity: Identity) -> None:
         """Another identity for all that is to come. Nothing is on its way."""
@@ -105,22 +148,32 @@ class Sender:
             queue.restart(identity)
 
     def give_up(self, error: ClientError) -> None:
-        """All that was not sent fails. What is in flight will be answered."""
+        """All that was not sent fails, and what is in flight is not sent again, until `go_on`."""
+        self._given_up = error
         self._buffer.close_all()
         chunks, _ = self._buffer.collect(self._loop.time())
-        for chunk in (*(chunk for queued in self._unrouted.values() for chunk in queued), *chunks):
-            self._fail(chunk, error)
+        unrouted = [chunk for queued in self._unrouted.values() for chunk in queued]
         self._unrouted.clear()
+        for chunk in (*unrouted, *chunks):
+            self._fail(chunk, error)
         for queue in self._queues.values():
             self._decide((batch, Outcome(error=error)) for batch in queue.drop())
         self._busy.clear()
+
+    def fail_all(self, error: ClientError) -> None:
+        """Everything is decided: nobody will bring answers any more."""
+        self.give_up(error)
+        for queue in self._queues.values():
+            self._decide((batch, Outcome(error=error)) for batch in list(queue.in_flight) if batch.outcome is None)
 
     def _set_alarm(self, now: float, next_opened: float | None) -> None:
         """When to look again although nobody calls."""
         times = [
             queue.resting_until if queue.resting_until > now else queue.waiting[0].deadline for queue in self._busy
         ]
+        times += [pace.free_at for pace in self._paces.values() if pace.free_at > now and self._busy]
         times += [chunks[0].opened_at + self._delivery_seconds for chunks in self._unrouted.values()]
+        times += [batch.deadline for queue in self._flying if (batch := queue.in_flight[0]).outcome is None]
         if next_opened is not None:
             times.append(next_opened + self._options.linger_ms / 1000)
         if self._alarm is not None:
@@ -135,8 +188,8 @@ class Sender:
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     # Routing.
 
@@ -150,18 +203,25 @@ class Sender:
                 if error.is_retriable:
                     break
                 self._fail(chunks[0], error)
+            except Exception as error:
+                _logger.exception("records cannot be routed to topic %s", name)
+                self._fail(chunks[0], InvalidRecord(f"records cannot be routed: {error!r}", topic=name))
             chunks.popleft()
         while chunks and chunks[0].opened_at + self._delivery_seconds <= now:
             self._fail(chunks.popleft(), DeliveryTimedOut(f"topic {name}: no leader within the timeout", topic=name))
         if chunks:
-            self._learn(name)
+            self._learner.want(name)
         else:
             del self._unrouted[name]
 
     def _route(self, topic: Topic, chunk: Chunk) -> None:
         deadline = chunk.opened_at + self._delivery_seconds
         chunk.unpack()
-        spread = self._router.spread(topic, chunk)
+        spread, errors = self._router.spread(topic, chunk)
+        if errors and chunk.is_observed:  # many that were given together: all or none
+            raise next(iter(errors.values()))
+        if errors and not spread:
+            self._buffer.release(chunk.size_bytes)
         left_bytes = chunk.size_bytes
         limit_bytes = self._options.batch_bytes
         # What was filled record by record was closed at the limit: a little above it is no reason to weigh each.
@@ -176,6 +236,8 @@ class Sender:
                 queue.add(chunk, indexes[start:end], size_bytes, limit_bytes, deadline)
                 left_bytes -= size_bytes
             self._busy[queue] = None
+        if errors:
+            self._fail_some(chunk, errors)
 
     def _queue(self, topic: str, partition: int) -> PartitionQueue:
         queue = self._queues.get((topic, partition))
@@ -184,34 +246,21 @@ class Sender:
             self._queues[topic, partition] = queue
         return queue
 
-    def _learn(self, name: str) -> None:
-        """Ask who leads the topic's partitions, if nobody is asked already."""
-        if name not in self._asking:
-            self._asking.add(name)
-            self._start(self._ask(name))
-
-    async def _ask(self, name: str) -> None:
-        try:
-            # What had no leader, or could not be asked for, is asked for again only after a moment.
-            await asyncio.sleep(self._ask_again_at.get(name, 0) - self._loop.time())
-            topic = await self._cluster.renew(name, allow_creation=self._options.create_topics)
-            if name in self._unrouted:
-                self._route_all(name, topic, self._loop.time())
-        except ClientError as error:
-            if not error.is_retriable:
-                self._abandon(name, error)
-        finally:
-            self._ask_again_at[name] = self._loop.time() + self._cluster.options.retry_pause_ms / 1000
-            self._asking.discard(name)
-            self.wake()
+    def _found(self, topic: Topic) -> None:
+        """At once, for what is known may be old a moment later."""
+        if topic.name in self._unrouted:
+            self._route_all(topic.name, topic, self._loop.time())
+        self.wake()
 
     def _abandon(self, name: str, error: ClientError) -> None:
+        """The topic is not there, or may not be used."""
         for chunk in self._unrouted.pop(name, ()):
             self._fail(chunk, error)
         for (topic, _), queue in self._queues.items():
             if topic == name:
                 self._busy.pop(queue, None)
                 self._decide((batch, Outcome(error=error)) for batch in queue.drop())
+        self.wake()
 
     # Sending.
 
@@ -221,14 +270,21 @@ class Sender:
             self._decide(queue.expire(now))
             if not queue.waiting:
                 del self._busy[queue]
+            elif queue.needs_identity:
+                self._renew_identity(queue)
             elif queue.may_send(now) and (self.gate is None or self.gate.admits(queue)):
                 leader_id = self._cluster.leader_id(queue.topic, queue.index)
                 if leader_id is None:
-                    self._learn(queue.topic)
-                else:
+                    self._learner.want(queue.topic)
+                elif leader_id not in self._paces or self._paces[leader_id].free_at <= now:
                     by_leader[leader_id].append(queue)
+        for queue in self._flying:
+            if queue.in_flight[0].deadline <= now:
+                self._decide(queue.expire(now))
         for leader_id, queues in by_leader.items():
-            while queues and self._in_flight[leader_id] < self._options.max_in_flight:
+            # A broker that could not be asked is asked by one request first.
+            most = 1 if leader_id in self._paces else self._options.max_in_flight
+            while queues and self._in_flight[leader_id] < most:
                 self._in_flight[leader_id] += 1
                 self._start(self._deliver(leader_id, self._take(queues)))
                 queues = [queue for queue in queues if queue.may_send(now)]
@@ -242,30 +298,71 @@ class Sender:
             if batches and size_bytes > LARGEST_REQUEST_BYTES:
                 break
             batches.append(queue.take())
+            self._flying[queue] = None
             del self._busy[queue]
             if queue.waiting:
                 self._busy[queue] = None
         return batches
 
     async def _deliver(self, leader_id: int, batches: list[Batch]) -> None:
-        outcomes = await self.produce.send(leader_id, batches)
+        started = self._loop.time()
+        try:
+            outcomes = await self.produce.send(leader_id, batches)
+        finally:
+            self._in_flight[leader_id] -= 1
         now = self._loop.time()
+        self.counts.request(now - started)
+        self._note_broker(leader_id, outcomes.values())
         for batch, outcome in outcomes.items():
             queue = batch.queue
             self._decide(queue.answered(batch, outcome, now))
-            if outcome.error is not None and outcome.error.is_retriable:
-                self._learn(queue.topic)
-                self._rest(queue, now)
+            if not queue.in_flight:
+                self._flying.pop(queue, None)
+            if self._given_up is not None:
+                self._decide((dropped, Outcome(error=self._given_up)) for dropped in queue.drop())
+            elif outcome.error is not None and outcome.error.is_retriable:
+                self._try_again(queue, outcome.error, now)
             if queue.waiting:
                 self._busy[queue] = None
-        self._in_flight[leader_id] -= 1
+        self._landed.set()
         self.wake()
 
-    def _rest(self, queue: PartitionQueue, now: float) -> None:
-        """A partition in trouble is left alone for a while, longer each time."""
-        pause_ms = min(self._cluster.options.retry_pause_ms * 2**queue.failures, LONGEST_PAUSE_MS)
-        queue.failures += 1
-        queue.resting_until = now + pause_ms / 1000
+    def _try_again(self, queue: PartitionQueue, error: ClientError, now: float) -> None:
+        self.counts.retries += 1
+        self._learner.want(queue.topic)
+        if not isinstance(error, _UNASKED):
+            # A partition in trouble is left alone for a while, longer each time.
+            pause_ms = min(self._cluster.options.retry_pause_ms * 2**queue.failures, LONGEST_PAUSE_MS)
+            queue.failures = min(queue.failures + 1, 10)
+            queue.resting_until = now + pause_ms / 1000
+
+    def _note_broker(self, leader_id: int, outcomes: Iterable[Outcome]) -> None:
+        if any(isinstance(outcome.error, _UNASKED) for outcome in outcomes):
+            pace = self._paces.get(leader_id)
+            if pace is None:
+                pace = self._paces[leader_id] = Pace(self._cluster.options.retry_pause_ms)
+            pace.slow_down()
+        else:
+            self._paces.pop(leader_id, None)
+
+    def _renew_identity(self, queue: PartitionQueue) -> None:
+        """Its producer id has no epochs left."""
+        if queue.identity.producer_id != self.identity.producer_id:
+            queue.take_identity(self.identity)
+            self.wake()
+        elif not self._is_identifying and self._identify is not None:
+            self._is_identifying = True
+            self._start(self._ask_identity(self._identify))
+
+    async def _ask_identity(self, identify: Callable[[], Awaitable[Identity]]) -> None:
+        try:
+            self.identity = await identify()
+        except ClientError as error:
+            _logger.info("a new producer id could not be had: %s", error)
+            await asyncio.sleep(LONGEST_PAUSE_MS / 1000)
+        finally:
+            self._is_identifying = False
+        self.wake()
 
     # The end.
 
@@ -274,21 +371,32 @@ class Sender:
             self._buffer.release(batch.size_bytes)
             if outcome.offset(0) >= 0 and batch.encoded is not None:
                 self.produce.pool.give(batch.encoded)  # all of it was sent, for it was acknowledged
-            batch.settle(outcome)
+            self.counts.decided(batch, outcome)
             if outcome.error is not None:
-                self._note(batch, outcome.error)
+                self._note(batch, outcome.error, batch.count)
+            batch.settle(outcome)
 
     def _fail(self, chunk: Chunk, error: ClientError) -> None:
         self._buffer.release(chunk.size_bytes)
+        self.counts.records_failed += chunk.count
+        self._note(chunk, error, chunk.count)
         chunk.fail(error)
-        self._note(chunk, error)
 
-    def _note(self, source: Batch | Chunk, error: ClientError) -> None:
-        _logger.info("%d records were not written: %s", source.count, error)
+    def _fail_some(self, chunk: Chunk, errors: dict[int, ClientError]) -> None:
+        self.counts.records_failed += len(errors)
+        for index, error in errors.items():
+            self._note((chunk, index), error, 1)
+        chunk.fail_some(errors)
+
+    def _note(self, source: Batch | Chunk | tuple[Chunk, int], error: ClientError, count: int) -> None:
+        """Before it is told to those who wait: they may look for it at once."""
+        _logger.info("%d records were not written: %s", count, error)
         if self.gate is not None:
             self.gate.failed(error)
-        if not source.is_observed:
-            self._lost.append((source, error))
+        self.failures.add(source, error)
+
+
+_UNASKED = (BrokerUnreachable, ConnectionLost, RequestTimedOut)
 
 
 class Gate:

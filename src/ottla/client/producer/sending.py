@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from threading import get_ident
 from time import time_ns
+from typing import Any
 
 from ottla.client.errors import InvalidRecord
 from ottla.client.producer.buffer import Buffer
@@ -11,53 +13,65 @@ from ottla.client.producer.chunk import RECORD_OVERHEAD_BYTES, Chunk, Headers, O
 from ottla.client.producer.sent import Sent
 
 _BYTES_LIKE = (bytes, bytearray, memoryview)
+HIGHEST_PARTITION = 2**31 - 1
+HIGHEST_TIMESTAMP_MS = 2**63 - 1
+
+Serialize = Callable[[str, Any, Any], tuple[Any, Any]]
+"""Of a topic, a value and a key: what is written of both."""
 
 
 class Sending:
     """Has `_buffer`. A call costs little more than a call: everything else is done by the batch, elsewhere."""
 
     _buffer: Buffer
+    _serialize: Serialize | None = None
 
     def send(
-        self, topic: str, value: bytes | None, *, key: bytes | None = None, headers: Headers = (),
+        self, topic: str, value: Any, *, key: Any = None, headers: Headers = (),
         partition: int | None = None, timestamp_ms: int | None = None, on_delivery: OnDelivery | None = None,
     ) -> Sent:  # fmt: skip
         """Puts a record on its way. It goes out with others, after `linger_ms` at the latest.
 
+        `value` and `key` are bytes or None, or what the producer's serializers take. `headers` are pairs of a name
+        and bytes or None. What could never be written is refused here: InvalidRecord.
+
         Whether it was written is told by what is given back, and to `on_delivery`, which is called on the
         client's own thread and must not block. A failure that nobody asks for is raised by `flush` and `close`.
         """
+        if self._serialize is not None:
+            value, key = self._serialize(topic, value, key)
         if type(value) is not bytes and value is not None:
             value = as_bytes("value", value)
         chunk = self._buffer.filling.get(topic)
         if chunk is None or chunk.owner != get_ident():
             chunk = self._open(topic)
-        records = chunk.records
-        index = len(records)
         if (
             key is None and timestamp_ms is None and partition is None and on_delivery is None and not headers
             and not chunk.stamps_each
         ):  # fmt: skip
-            chunk.filled_bytes += RECORD_OVERHEAD_BYTES + len(value or b"")
-            records.append(value)
+            size_bytes = RECORD_OVERHEAD_BYTES + len(value or b"")
+            record = value
         else:
-            key, timestamp_ms, size_bytes = _look_at(chunk, value, key, headers, timestamp_ms)
+            record, size_bytes = _checked(chunk, value, key, headers, partition, timestamp_ms, on_delivery)
             chunk.has_more = True
-            chunk.is_observed = chunk.is_observed or on_delivery is not None
+        if size_bytes > self._buffer.largest_record_bytes:
+            raise too_large(topic, size_bytes, self._buffer.largest_record_bytes)
+        records = chunk.records
+        while True:
+            index = len(records)
             chunk.filled_bytes += size_bytes
-            records.append((value, key, headers, partition, timestamp_ms, on_delivery))
-        if chunk.is_closed and not _came_in(chunk, index):
-            return self.send(
-                topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms,
-                on_delivery=on_delivery,
-            )  # fmt: skip
+            records.append(record)
+            if not chunk.is_closed or _came_in(chunk, index):
+                break
+            chunk = self._open(topic)
+            chunk.has_more = chunk.has_more or type(record) is tuple
+            records = chunk.records
         if chunk.filled_bytes >= chunk.limit_bytes:
             self._buffer.close(chunk)
         return Sent((chunk, index))
 
     def _open(self, topic: str) -> Chunk:
-        if not topic:
-            raise InvalidRecord("a record needs a topic")
+        check_topic(topic)
         while (chunk := self._buffer.open(topic)) is None:
             self._wait_for_room()
         return chunk
@@ -73,22 +87,79 @@ def _came_in(chunk: Chunk, index: int) -> bool:
         return index < chunk.count
 
 
-def _look_at(
-    chunk: Chunk, value: bytes | None, key: bytes | None, headers: Headers, timestamp_ms: int | None
-) -> tuple[bytes | None, int | None, int]:
-    """The key and the timestamp as they are kept, and about how large the record is."""
+def _checked(
+    chunk: Chunk, value: bytes | None, key: Any, headers: Any, partition: Any, timestamp_ms: Any,
+    on_delivery: OnDelivery | None,
+) -> tuple[Any, int]:  # fmt: skip
+    """A record that has more than a value as it is kept, and about how large it is."""
     if timestamp_ms is None:
         timestamp_ms = time_ns() // 1_000_000 if chunk.stamps_each else None
-    elif timestamp_ms < 0:
-        raise InvalidRecord(f"a timestamp is not negative: {timestamp_ms}", topic=chunk.topic)
+    else:
+        check_timestamp(timestamp_ms, chunk.topic)
+    if partition is not None:
+        check_partition(partition, chunk.topic)
     if type(key) is not bytes and key is not None:
         key = as_bytes("key", key)
+    if on_delivery is not None and not callable(on_delivery):
+        raise TypeError(f"on_delivery is a function, not {on_delivery!r}")
     size_bytes = RECORD_OVERHEAD_BYTES + len(value or b"") + len(key or b"")
-    return key, timestamp_ms, size_bytes + headers_bytes(headers) if headers else size_bytes
+    if headers:
+        headers = checked_headers(headers, chunk.topic)
+        size_bytes += headers_bytes(headers)
+    return (value, key, headers, partition, timestamp_ms, on_delivery), size_bytes
+
+
+def check_topic(topic: object) -> None:
+    if not isinstance(topic, str):
+        raise InvalidRecord(f"a topic is a str, not {type(topic).__name__}")
+    if not topic:
+        raise InvalidRecord("a record needs a topic")
+
+
+def check_timestamp(timestamp_ms: object, topic: str) -> None:
+    if type(timestamp_ms) is not int:
+        raise InvalidRecord(
+            f"a timestamp is an int of milliseconds since 1970, not {type(timestamp_ms).__name__}", topic=topic
+        )
+    if not 0 <= timestamp_ms <= HIGHEST_TIMESTAMP_MS:
+        what = "not negative" if timestamp_ms < 0 else "at most 63 bits"
+        raise InvalidRecord(f"a timestamp is {what}: {timestamp_ms}", topic=topic)
+
+
+def check_partition(partition: object, topic: str) -> None:
+    if type(partition) is not int:
+        raise InvalidRecord(f"a partition is an int, not {type(partition).__name__}: {partition!r}", topic=topic)
+    if not 0 <= partition <= HIGHEST_PARTITION:
+        raise InvalidRecord(f"a partition is a number from 0 on, not {partition}", topic=topic)
+
+
+def checked_headers(headers: Any, topic: str) -> Headers:
+    """As they are kept: values are bytes. A copy, so that the caller may go on with its own."""
+    if isinstance(headers, Mapping):
+        raise InvalidRecord("headers are a list of (name, value) pairs, not a dict: use list(d.items())", topic=topic)
+    checked = []
+    try:
+        pairs = [(name, value) for name, value in headers]
+    except (TypeError, ValueError):
+        raise InvalidRecord(f"headers are a list of (name, value) pairs, not {headers!r}", topic=topic) from None
+    for name, value in pairs:
+        if type(name) is not str:
+            raise InvalidRecord(f"the name of a header is a str, not {type(name).__name__}: {name!r}", topic=topic)
+        if type(value) is str:
+            raise InvalidRecord(f"the value of header {name!r} is bytes, not str: use .encode()", topic=topic)
+        checked.append((name, value if value is None or type(value) is bytes else as_bytes(f"header {name!r}", value)))
+    return checked
 
 
 def as_bytes(what: str, value: object) -> bytes:
     """A copy, so that the caller may go on with its own."""
     if not isinstance(value, _BYTES_LIKE):
-        raise InvalidRecord(f"a {what} is bytes, not {type(value).__name__}: encode it first")
+        hint = "encode it first" if isinstance(value, str) else "encode it first, or give the producer a serializer"
+        raise InvalidRecord(f"a {what} is bytes, not {type(value).__name__}: {hint}")
     return bytes(value)
+
+
+def too_large(topic: str, size_bytes: int, limit_bytes: int) -> InvalidRecord:
+    return InvalidRecord(
+        f"a record of {size_bytes:,} bytes is larger than max_request_bytes, which is {limit_bytes:,}", topic=topic
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Generator
 
@@ -28,8 +29,15 @@ class Sent(tuple[Chunk, int]):
         """Blocks until it is written. Not for the event loop's thread: there, await it."""
         chunk, index = self
         decided = threading.Event()
-        if chunk.call_when_decided(index, decided.set) and not decided.wait(timeout_seconds):
-            raise TimeoutError(f"not acknowledged within {timeout_seconds:g} s; it is still being tried")
+        if chunk.call_when_decided(index, decided.set):
+            try:
+                is_decided = decided.wait(timeout_seconds)
+            except BaseException:
+                chunk.take_back_call(index, decided.set)
+                raise
+            if not is_decided:
+                chunk.take_back_call(index, decided.set)
+                raise TimeoutError(f"not acknowledged within {timeout_seconds:g} s; it is still being tried")
         return self._delivery()
 
     def __await__(self) -> Generator[object, None, Delivery]:
@@ -41,8 +49,16 @@ class Sent(tuple[Chunk, int]):
             if not decided.done():
                 decided.set_result(None)
 
-        if chunk.call_when_decided(index, lambda: loop.call_soon_threadsafe(decide)):
-            yield from decided
+        def fire() -> None:
+            with contextlib.suppress(RuntimeError):  # nobody waits on a loop that is closed
+                loop.call_soon_threadsafe(decide)
+
+        if chunk.call_when_decided(index, fire):
+            try:
+                yield from decided
+            except BaseException:
+                chunk.take_back_call(index, fire)
+                raise
         return self._delivery()
 
     def _delivery(self) -> Delivery:

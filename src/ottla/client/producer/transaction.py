@@ -7,24 +7,32 @@ transaction has an epoch of its own, so that nothing late can land in a later on
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Self
+from typing import Self, TypeVar
 
 from ottla.client.errors import (
+    BrokerUnreachable,
     ClientError,
     CommitFailed,
+    DeliveryFailed,
     ProducerFenced,
+    ServerError,
     TransactionAborted,
+    TransactionUnresolved,
+    UnsupportedByBroker,
 )
 from ottla.client.group.coordinator import Coordinator, CoordinatorKind
 from ottla.client.group.offsets import GroupOffsets, HasGroupOffsets, Offset, TopicPartition
 from ottla.client.network.cluster import Cluster
+from ottla.client.network.retry import Pace
 from ottla.client.producer.batch import ANONYMOUS, Identity
-from ottla.client.producer.buffer import Buffer, settled
+from ottla.client.producer.buffer import Buffer
 from ottla.client.producer.partition_queue import PartitionQueue
 from ottla.client.producer.produce import Produce
 from ottla.client.producer.sender import Gate, Sender
+from ottla.client.producer.transaction_state import Event, Phase, TransactionState
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from ottla.wire.messages.add_partitions_to_txn import (
@@ -40,6 +48,10 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+from ottla.wire.schema import Request, Response
+
+R = TypeVar("R", bound=Response)
+_logger = logging.getLogger("ottla.client")
 
 FEATURE = "transaction.version"
 _LAST_END_OF_VERSION_1 = 4
@@ -55,7 +67,11 @@ _NOT_A_MEMBER = (
 
 
 class TransactionManager(Gate):
-    """One producer's transactions, one after the other."""
+    """One producer's transactions, one after the other.
+
+    The end of a transaction is asked for by a task of the manager's own, which goes on until it has an answer: whoever
+    is cancelled, or has waited long enough, leaves it at work, and the next transaction waits for it.
+    """
 
     def __init__(self, cluster: Cluster, transactional_id: str, timeout_ms: int) -> None:
         self.transactional_id = transactional_id
@@ -63,13 +79,9 @@ class TransactionManager(Gate):
         self._timeout_ms = timeout_ms
         self._coordinator = Coordinator(cluster, CoordinatorKind.TRANSACTION, transactional_id)
         self._joins_by_writing = False
-        self._is_open = False
-        self._error: ClientError | None = None
-        self._written: set[tuple[str, int]] = set()
-        """Partitions that are in the transaction."""
-        self._joining: set[tuple[str, int]] = set()
-        self._groups: set[str] = set()
+        self._state = TransactionState()
         self._adding: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
 
     async def begin_with(self, sender: Sender, buffer: Buffer, produce: Produce) -> None:
         """The producer opens: whoever had the transactional id before is fenced, and its transaction aborted."""
@@ -83,26 +95,27 @@ class TransactionManager(Gate):
         sender.renumbers = False
         sender.gate = self
         buffer.refuse(_outside())
-        sender.become(await self._identify())
+        request = self._init_request(ANONYMOUS)
+        answer = await self._coordinator.ask_patiently(
+            request, InitProducerIdResponse, lambda answer: answer.error_code
+        )
+        self._check(answer.error_code)
+        sender.become(Identity(answer.producer_id, answer.producer_epoch))
 
-    async def _identify(self, known: Identity = ANONYMOUS) -> Identity:
-        request = InitProducerIdRequest(
+    def _init_request(self, known: Identity) -> InitProducerIdRequest:
+        return InitProducerIdRequest(
             transactional_id=self.transactional_id,
             transaction_timeout_ms=self._timeout_ms,
             producer_id=known.producer_id,
             producer_epoch=known.epoch,
         )
-        answer = await self._coordinator.ask_patiently(
-            request, InitProducerIdResponse, lambda answer: answer.error_code
-        )
-        self._check(answer.error_code)
-        return Identity(answer.producer_id, answer.producer_epoch)
 
-    def _check(self, code: int) -> None:
+    def _check(self, code: int, note: str = "") -> None:
         if code in _FENCED:
             error = ProducerFenced(
-                f"{self._coordinator.about}: another producer has taken it over, or a transaction took too long"
+                f"{self._coordinator.about}: another producer has taken it over, or a transaction took too long{note}"
             )
+            self._state.end_for_good(error)
             self._buffer.refuse(error)
             raise error
         if code:
@@ -112,55 +125,137 @@ class TransactionManager(Gate):
 
     # One transaction.
 
-    def begin(self) -> None:
-        if self._is_open:
-            raise RuntimeError("there is a transaction already: a producer has one at a time")
-        if isinstance(self._buffer.refusal, ClientError):
-            raise self._buffer.refusal.again()
-        self._is_open = True
-        self._error = None
-        self._written.clear()
-        self._groups.clear()
+    async def begin(self) -> None:
+        """When the one before has ended, which nobody may have waited for."""
+        if self._ending is not None:
+            try:
+                await self._await_end()
+            except TransactionUnresolved as error:
+                error.is_retriable = True
+                raise
+            except ClientError:
+                if self._state.fence is not None:
+                    raise
+                # It has been told, or nobody wanted to know: it was not committed, and that is settled.
+        self._state.step(Event.BEGIN)
+        self._sender.go_on()
         self._buffer.refuse(None)
 
     async def commit(self, flush: Callable[[], Awaitable[None]]) -> None:
+        """Raises what went wrong, and the transaction is aborted then; TransactionUnresolved if nobody knows yet."""
+        self._state.step(Event.CLOSE)
+        self._buffer.refuse(RuntimeError("the transaction is being committed: nothing can be added to it"))
         try:
-            try:
-                await flush()
-            finally:
-                if self._error is not None:
-                    raise self._error.again()  # what failed first is the reason for all else
-            await self._end(is_commit=True)
-        except ClientError:
-            if self._is_open and not isinstance(self._buffer.refusal, ProducerFenced):
-                await self.abort()
+            await flush()
+        except DeliveryFailed as error:
+            self._state.fail(error)
+        except BaseException:
+            self._start_end(is_commit=False)
             raise
-        finally:
-            self._close()
+        if self._state.phase is Phase.CLOSING:
+            await self._end(is_commit=True)
+            return
+        error_of_it = self._state.error or self._state.fence
+        assert error_of_it is not None
+        try:
+            await self.abort()
+        except ClientError as trouble:
+            _logger.info("%s: the abort of a transaction: %s", self._coordinator.about, trouble)
+        raise (self._state.fence or error_of_it).again()
 
     async def abort(self) -> None:
-        try:
+        if self._state.fence is not None:
             self._sender.give_up(TransactionAborted("the transaction was aborted"))
-            if self._adding is not None:
-                await asyncio.gather(self._adding, return_exceptions=True)
-            for chunk in self._buffer.unsettled():
-                await settled(chunk)
-            self._sender.take_lost()
-            await self._end(is_commit=False)
-            if not self._joins_by_writing:
-                # What was numbered and not written leaves a gap: a new epoch starts anew.
-                self._sender.become(await self._identify(self._sender.identity))
-        finally:
-            self._close()
+            self._sender.failures.take()
+            return
+        await self._end(is_commit=False)
 
-    def _close(self) -> None:
-        self._is_open = False
-        if not isinstance(self._buffer.refusal, ClientError):
-            self._buffer.refuse(_outside())
+    async def close(self, wait_seconds: float) -> None:
+        """What is still to be ended is tried for a moment; the coordinator aborts what is left open."""
+        if self._state.phase in (Phase.OPEN, Phase.FAILED, Phase.CLOSING):
+            self._start_end(is_commit=False)
+        if self._ending is None or self._ending.done():
+            return
+        await asyncio.wait([self._ending], timeout=wait_seconds)
+        if not self._ending.done():
+            _logger.warning("%s: closed before the end of its transaction was known", self._coordinator.about)
+            self._ending.cancel()
+            await asyncio.gather(self._ending, return_exceptions=True)
+
+    # Its end.
 
     async def _end(self, *, is_commit: bool) -> None:
-        if not self._written and not self._groups:
-            return
+        self._start_end(is_commit=is_commit)
+        await self._await_end()
+
+    def _start_end(self, *, is_commit: bool) -> None:
+        self._state.step(Event.COMMIT if is_commit else Event.ABORT)
+        self._ending = asyncio.create_task(self._commit_it() if is_commit else self._abort_it())
+        self._ending.add_done_callback(_look_at)
+
+    async def _await_end(self) -> None:
+        assert self._ending is not None
+        timeout_ms = self._cluster.options.retry_timeout_ms
+        done, _ = await asyncio.wait([self._ending], timeout=timeout_ms / 1000)
+        if not done:
+            raise TransactionUnresolved(
+                f"{self._coordinator.about}: no answer to the end of the transaction within {timeout_ms / 1000:g} s: "
+                "its outcome is unknown, and is still being asked for"
+            )
+        ending, self._ending = self._ending, None
+        ending.result()
+
+    async def _commit_it(self) -> None:
+        try:
+            if not self._state.is_empty:
+                await self._ask_to_end(is_commit=True)
+        except ClientError:
+            if self._state.fence is None:
+                # The coordinator will not commit it.
+                self._state.step(Event.REFUSED)
+                self._state.step(Event.ABORT)
+                await self._abort_it()
+            raise
+        self._ended()
+
+    async def _abort_it(self) -> None:
+        self._buffer.refuse(_outside())
+        self._sender.give_up(TransactionAborted("the transaction was aborted"))
+        if self._adding is not None:
+            await asyncio.gather(self._adding, return_exceptions=True)
+        await self._sender.rest()
+        self._sender.failures.take()
+        needs_epoch = not self._joins_by_writing
+        if not self._state.is_empty:
+            try:
+                await self._ask_to_end(is_commit=False)
+            except ServerError:
+                if self._state.fence is not None:
+                    raise
+                needs_epoch = True  # whatever the coordinator has of it: a new epoch ends it
+        if needs_epoch:
+            # What was numbered and not written leaves a gap: a new epoch starts anew.
+            await self._take_new_epoch()
+        self._ended()
+
+    def _ended(self) -> None:
+        self._state.step(Event.ENDED)
+        self._buffer.refuse(_outside())
+
+    async def _take_new_epoch(self) -> None:
+        answer, _ = await self._ask_until_answered(
+            self._init_request(self._sender.identity), InitProducerIdResponse, lambda answer: answer.error_code
+        )
+        try:
+            self._check(answer.error_code)
+        except ClientError as error:
+            self._state.end_for_good(error)
+            self._buffer.refuse(error)
+            raise
+        self._sender.become(Identity(answer.producer_id, answer.producer_epoch))
+
+    async def _ask_to_end(self, *, is_commit: bool) -> None:
+        """The same request until it is answered: the coordinator knows it again, and tells what it did before."""
         identity = self._sender.identity
         request = EndTxnRequest(
             transactional_id=self.transactional_id,
@@ -169,39 +264,58 @@ class TransactionManager(Gate):
             committed=is_commit,
         )
         at_most = None if self._joins_by_writing else _LAST_END_OF_VERSION_1
-        answer = await self._coordinator.ask_patiently(
+        answer, was_lost = await self._ask_until_answered(
             request, EndTxnResponse, lambda answer: answer.error_code, at_most=at_most
         )
-        self._check(answer.error_code)
+        unknown = "; whether the last transaction was committed is not known" if was_lost and is_commit else ""
+        self._check(answer.error_code, unknown)
         if self._joins_by_writing:
             self._sender.become(Identity(answer.producer_id, answer.producer_epoch))
+
+    async def _ask_until_answered(
+        self, request: Request, answer: type[R], code: Callable[[R], int], *, at_most: int | None = None
+    ) -> tuple[R, bool]:
+        """An answer that trying again would not change; and whether an earlier one was lost."""
+        pace = Pace(self._cluster.options.retry_pause_ms)
+        was_lost = False
+        while True:
+            try:
+                answered = await self._coordinator.ask(request, answer, at_most=at_most)
+            except UnsupportedByBroker:
+                raise
+            except ClientError as error:
+                was_lost = was_lost or not isinstance(error, BrokerUnreachable)
+            else:
+                error_of_code = self._coordinator.error(code(answered))
+                if error_of_code is None or not error_of_code.is_retriable:
+                    return answered, was_lost
+            pace.slow_down()
+            await pace.wait()
 
     # What the sender asks.
 
     def admits(self, queue: PartitionQueue) -> bool:
         """Whether a partition is in the transaction. In version 1 it has to be brought in first."""
         place = queue.topic, queue.index
-        if place in self._written:
+        if place in self._state.partitions:
             return True
         if self._joins_by_writing:
-            self._written.add(place)
+            self._state.joined([place])
             return True
-        self._joining.add(place)
+        self._state.joining.add(place)
         if self._adding is None or self._adding.done():
             self._adding = asyncio.create_task(self._add_partitions())
         return False
 
     def failed(self, error: ClientError) -> None:
         """A record was not written: the transaction can only be aborted."""
-        if self._error is None:
-            self._error = error
+        self._state.fail(error)
 
     async def _add_partitions(self) -> None:
         try:
-            while self._joining:
-                joining, self._joining = self._joining, set()
-                await self._cluster.retry(lambda: self._try_adding(joining))  # noqa: B023 - awaited at once
-                self._written |= joining
+            while joining := self._state.take_joining():
+                await self._cluster.retry(lambda: self._try_adding(joining))
+                self._state.joined(joining)
         except ClientError as error:
             self.failed(error)
             self._sender.give_up(error)
@@ -234,12 +348,25 @@ class TransactionManager(Gate):
     # Offsets.
 
     async def send_offsets(self, given: GroupOffsets) -> None:
+        """If it fails, or is not waited for, the transaction can only be aborted: it would be without its offsets."""
+        if self._state.phase is not Phase.OPEN and self._state.phase is not Phase.FAILED:
+            raise RuntimeError("offsets are sent inside `with producer.transaction()`")
+        try:
+            await self._send_offsets(given)
+        except BaseException as error:
+            if isinstance(error, ClientError):
+                self._state.fail(error)
+            else:
+                self._state.fail(TransactionAborted("the offsets of the transaction were not sent to their end"))
+            raise
+
+    async def _send_offsets(self, given: GroupOffsets) -> None:
         membership, offsets = given
         if not offsets:
             return
+        self._state.groups.add(membership.group_id)
         if not self._joins_by_writing:
             await self._add_group(membership.group_id)
-        self._groups.add(membership.group_id)
         coordinator = Coordinator(self._cluster, CoordinatorKind.GROUP, membership.group_id)
         request = TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
@@ -274,6 +401,12 @@ class TransactionManager(Gate):
         self._check(answer.error_code)
 
 
+def _look_at(ending: asyncio.Task[None]) -> None:
+    """So that nobody complains of an error that nobody waited for."""
+    if not ending.cancelled():
+        ending.exception()
+
+
 def _outside() -> RuntimeError:
     return RuntimeError("a producer with a transactional_id sends inside `with producer.transaction()`")
 
@@ -305,7 +438,8 @@ class Transaction:
         self._flush = flush
 
     async def __aenter__(self) -> Self:
-        self._manager.begin()
+        """TransactionUnresolved if the transaction before has still not ended."""
+        await self._manager.begin()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
@@ -315,7 +449,7 @@ class Transaction:
         try:
             await self._manager.abort()
         except ClientError as trouble:
-            # The error that brought us here matters more: the coordinator aborts what is left open.
+            # The error that brought us here matters more. Nothing begins before the abort is done.
             if error is not None:
                 error.add_note(f"and the transaction could not be aborted: {trouble}")
 

@@ -320,7 +320,7 @@ def _records_of(partition: Any) -> Iterator[Stored]:
 def _batches_of(partition: Any) -> Iterator[Batch]:
     offset = partition.log.log_start_offset
     while (read := partition.read(offset, READ_BYTES, committed_only=False)).records is not None:
-        for batch in read_batches(read.records.read()):
+        for batch in read_batches(read.records.read(), with_control=True):
             yield batch
             offset = batch.header.next_offset
 
