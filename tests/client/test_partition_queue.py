@@ -183,7 +183,7 @@ def test_after_one_that_was_given_up_unknown_numbers_are_not_used_again() -> Non
     lost = queue.take()
     [(decided, outcome)] = queue.answered(lost, Outcome(error=ConnectionLost("cut")), 6)
     assert decided is lost
-    assert isinstance(outcome.error, DeliveryTimedOut)
+    assert isinstance(outcome.error, ConnectionLost)
     fill(queue, 1)
     following = queue.take()
     assert following.sequence == 4  # if the lost one is there after all, this is the next

@@ -236,13 +236,12 @@ class PartitionQueue:
         return decided
 
     def _timed_out(self, batch: Batch) -> ClientError:
-        trouble = batch.trouble
-        if isinstance(trouble, ServerError) and not batch.may_be_written and batch not in self.in_flight:
-            return trouble
-        reason = "" if trouble is None else f"; last: {trouble}"
+        """What the last attempt ended with, if it has ended."""
+        if batch.trouble is not None and batch not in self.in_flight:
+            return batch.trouble
         where = describe_place(self.topic, self.index)
         return DeliveryTimedOut(
-            f"{where}: not acknowledged within the delivery timeout{reason}", topic=self.topic, partition=self.index
+            f"{where}: not acknowledged within the delivery timeout", topic=self.topic, partition=self.index
         )
 
     def drop(self) -> list[Batch]:
