@@ -25,6 +25,7 @@ from ottla.wire.messages.heartbeat import HeartbeatResponse
 from ottla.wire.messages.transaction_records import TRANSACTION_RECORDS, TransactionLogKey, TransactionLogValue
 from ottla.wire.schema import Message
 from ottla.wire.uuids import ZERO_UUID
+from tests.broker.opened_broker import OpenBroker
 
 TOPIC = "__counts"
 
@@ -460,3 +461,13 @@ def test_who_waits_is_refused_when_the_topic_is_deleted(counting: Counting) -> N
     counting.loop.call_later(0.001, lambda: None)
     counting.loop.run_once()
     assert machine.expirations == []
+
+
+def test_a_topic_of_the_broker_s_own_that_cannot_be_made_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened = OpenBroker(tmp_path, offsets_topic_segment_bytes="1000")
+    assert [opened.broker.groups.ensure_topic() for _ in range(3)] == [0, 0, 0]
+    told = [record for record in caplog.records if "cannot be made" in record.getMessage()]
+    assert len(told) == 1
+    opened.stop()

@@ -38,7 +38,6 @@ TOPICS: dict[str, dict[str, str]] = {
         "delete.retention.ms": "2000",
     },
 }
-PLACES = [Place(topic, partition) for topic in TOPICS for partition in range(PARTITIONS)]
 QUOTAS = (("producer_byte_rate", 20_000.0), ("consumer_byte_rate", 50_000.0), ("request_percentage", 30.0))
 """Of each client, now and then."""
 HISTORY, FAILURES = "history", "failures"
@@ -76,7 +75,9 @@ class Report(NamedTuple):
 class Client:
     """One client through all of its lives."""
 
-    def __init__(self, clients: Sequence[str], role: str, number: int, bootstrap: str, folder: Path, seed: int) -> None:
+    def __init__(
+        self, clients: Sequence[str], role: str, number: int, bootstrap: str, folder: Path, seed: object
+    ) -> None:
         """`clients`: the module that is its program, and what that wants to know first."""
         self._clients = clients
         self.role = role
@@ -113,6 +114,9 @@ class Client:
 
 
 class Run:
+    topics: Mapping[str, dict[str, str]] = TOPICS
+    """All that is read at the end, each with its configuration."""
+
     def __init__(
         self,
         broker: KillableBroker,
@@ -129,7 +133,7 @@ class Run:
         self._kill_counts: Counter[str] = Counter()
         self._longest_start_s = 0.0
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, **QUIET})
-        topics = [NewTopic(topic, PARTITIONS, 1, config=config) for topic, config in TOPICS.items()]
+        topics = [NewTopic(topic, PARTITIONS, 1, config=config) for topic, config in self.topics.items()]
         for future in admin.create_topics(topics).values():
             future.result(CALL_S)
         self._clients = [
@@ -163,13 +167,17 @@ class Run:
                 time.sleep(self._random.uniform(0, 0.3))
                 self._start_broker()
                 kill_broker_at = self._broker_dies_at()
-            elif self._random.random() < 0.2:
-                self._set_quotas(are_wanted=self._random.random() < 0.5)
             else:
-                victim = self._random.choice(self._clients)
-                victim.kill()
-                self._kill_counts[victim.role] += 1
+                self._disturb_once()
             self._keep_alive(self._clients)
+
+    def _disturb_once(self) -> None:
+        if self._random.random() < 0.2:
+            self._set_quotas(are_wanted=self._random.random() < 0.5)
+        else:
+            victim = self._random.choice(self._clients)
+            victim.kill()
+            self._kill_counts[victim.role] += 1
 
     def _end_broker(self) -> None:
         """On the spot or in good order: what a clean stop leaves behind is another thing than what a crash leaves."""
@@ -243,7 +251,7 @@ class Run:
     def _group_offsets(self) -> dict[Place, int]:
         consumer = self._consumer(WORKERS, Isolation.COMMITTED)
         try:
-            places = [TopicPartition(place.topic, place.partition) for place in PLACES if place.topic == INPUT]
+            places = [TopicPartition(INPUT, partition) for partition in range(PARTITIONS)]
             committed = consumer.committed(places, CALL_S)
             return {Place(at.topic, at.partition): max(at.offset, 0) for at in committed}
         except KafkaException:
@@ -264,7 +272,7 @@ class Run:
             name = f"last-{isolation}"
             history = HistoryWriter(self._history / name, name)
             consumer = self._consumer("unused", isolation)
-            for place in PLACES:
+            for place in [Place(topic, partition) for topic in self.topics for partition in range(PARTITIONS)]:
                 at_ns = time.monotonic_ns()
                 end = self._end_of(place)
                 history.add(EndSeen, at_ns=at_ns, place=place, offset=end)

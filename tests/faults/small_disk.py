@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-STEP_BYTES = 4096
+STEPS_BYTES = (1 << 20, 4096)
 
 
 class SmallDisk:
@@ -18,9 +18,11 @@ class SmallDisk:
 
     def fill(self) -> None:
         """Leave no room at all."""
-        with self._filler.open("ab", buffering=0) as file, contextlib.suppress(OSError):
-            while True:
-                file.write(bytes(STEP_BYTES))
+        with self._filler.open("ab", buffering=0) as file:
+            for step_bytes in STEPS_BYTES:
+                with contextlib.suppress(OSError):
+                    while True:
+                        file.write(bytes(step_bytes))
 
     def clear(self) -> None:
         """Take away what filled it."""
