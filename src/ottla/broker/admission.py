@@ -31,8 +31,6 @@ class Admission:
             return f"there are {self.max_connections} already"
         limit = self.limits_by_address.get(address, self.max_connections_per_ip)
         if self._by_address[address] >= limit:
-            if not self._by_address[address]:
-                del self._by_address[address]
             return f"there are {limit} from there already"
         self._count += 1
         self._by_address[address] += 1
