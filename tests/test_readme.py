@@ -42,3 +42,9 @@ def test_the_make_targets_it_names_are_there() -> None:
     makefile = (REPOSITORY / "Makefile").read_text()
     for target in re.findall(r"^make (\w+)", README, re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_contributing_says_what_every_folder_of_tests_is_for() -> None:
+    table = (REPOSITORY / "CONTRIBUTING.md").read_text()
+    folders = {path.parent.relative_to(REPOSITORY / "tests").parts[0] for path in REPOSITORY.glob("tests/*/*.py")}
+    assert set(re.findall(r"tests/(\w+)\b(?!\.py)", table.partition("## Where a test goes")[2])) >= folders

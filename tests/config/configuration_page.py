@@ -1,4 +1,4 @@
-"""The table in docs/configuration.md. Run as a module, it writes the table anew from the code."""
+"""The table in docs/topic-configuration.md. Run as a module, it writes the table anew from the code."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from ottla.config import Definition, text_of
 from ottla.log.topic_config import TOPIC_SETTINGS
 
-PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+PAGE = Path(__file__).parents[2] / "docs" / "topic-configuration.md"
 TABLE = re.compile(r"(?<=<!-- table -->\n).*(?=<!-- end of table -->)", re.DOTALL)
 HEADINGS = ("name", "kind", "default", "values", "what it does", "Ottla", "from the broker's")
 

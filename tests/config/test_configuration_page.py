@@ -1,4 +1,4 @@
-"""docs/configuration.md says what the code does."""
+"""docs/topic-configuration.md says what the code does."""
 
 from pathlib import Path
 
