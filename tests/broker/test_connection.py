@@ -371,6 +371,17 @@ def test_a_connection_is_idle_when_nothing_came_and_nothing_is_under_way(server:
     assert not server.connection.is_idle(-1)
 
 
+def test_who_does_not_read_its_answers_is_idle_and_who_reads_slowly_is_not(server: Server) -> None:
+    server.send(framed(b"a") + framed(b"b"))
+    server.slots[0].answer([bytes(32 << 20)])
+    server.turn()
+    server.connection.is_idle(-1)
+    assert server.connection.is_idle(-1)  # the second request is under way, and its answer will not be read
+    server.client.recv(1 << 20)
+    server.turn()
+    assert not server.connection.is_idle(10)
+
+
 def test_who_waits_for_a_client_is_told_that_it_left(server: Server) -> None:
     told: list[str] = []
 

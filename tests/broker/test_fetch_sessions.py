@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.fetch_sessions import LARGEST_EPOCH, Fetching, FetchSessions
+from ottla.broker.fetch_sessions import LARGEST_EPOCH, MOST_UNKNOWN, NO_SESSION, Fetching, FetchSessions
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 
@@ -22,6 +22,17 @@ def request(
         topics=[FetchTopic(topic="t", partitions=asked)] if asked else [],
         forgotten_topics_data=[ForgottenTopic(topic="t", partitions=list(forgotten))] if forgotten else [],
     )
+
+
+def test_a_session_keeps_only_a_few_partitions_that_are_not_there() -> None:
+    sessions = FetchSessions(is_known=lambda key: key[1] < 10)
+    known, few, many = range(10), range(10, 10 + MOST_UNKNOWN), range(10, 11 + MOST_UNKNOWN)
+    assert begin(sessions, request(0, 0, *known, *many)).session_id == NO_SESSION
+    session_id = begin(sessions, request(0, 0, *known, *few)).session_id
+    assert session_id != NO_SESSION
+    grown = begin(sessions, request(session_id, 1, many[-1]))
+    assert grown.error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(sessions) == 0
 
 
 def begin(sessions: FetchSessions, asked: FetchRequest, version: int = BY_NAME, now_ms: int = 0) -> Fetching:

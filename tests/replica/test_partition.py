@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.log.errors import OffsetOutOfRange
+from ottla.log.producers import Origin
 from ottla.log.recovery import open_log
 from ottla.log.topic_config import TopicConfig
 from ottla.records.batch import read_header
@@ -93,6 +94,34 @@ def test_who_waits_is_told_how_much_came(partition: Partition) -> None:
     partition.stop_waiting(waiting)
     produce(partition, b"b")
     assert len(waiting.told) == 1
+
+
+TRANSACTION: dict[str, int | bool] = {"producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+
+
+def end_transaction(partition: Partition, producer_id: int) -> None:
+    marker = build_marker(ControlMarker(True, 0), producer_id=producer_id, producer_epoch=0, timestamp=NOW_MS)
+    partition.append(marker, read_header(marker), NOW_MS, origin=Origin.COORDINATOR)
+
+
+def test_who_waits_for_committed_records_is_told_when_and_how_much_they_can_read(partition: Partition) -> None:
+    waiting = Waiting()
+    partition.wait(waiting, committed_only=True)
+    produce(partition, b"plain")
+    plain_bytes = partition.log.size_bytes
+    assert waiting.told == [plain_bytes]
+    produce(partition, b"first", producer_id=7, **TRANSACTION)
+    between_bytes = partition.log.size_bytes - plain_bytes
+    produce(partition, b"second", producer_id=8, **TRANSACTION)
+    produce(partition, b"held back by both")
+    assert waiting.told == [plain_bytes]  # nothing of that can be read
+    end_transaction(partition, 7)
+    assert waiting.told == [plain_bytes, between_bytes]  # up to where the second begins
+    end_transaction(partition, 8)
+    assert sum(waiting.told) == partition.log.size_bytes
+    partition.stop_waiting(waiting)
+    produce(partition, b"nobody waits")
+    assert len(waiting.told) == 3
 
 
 def test_epochs_of_the_past_and_of_the_future_are_refused(partition: Partition) -> None:

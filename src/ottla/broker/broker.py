@@ -71,7 +71,9 @@ class Broker:
         self._survives_power_loss = survives_power_loss
         self.topics = Topics()
         self.logs = LogManager(files, folder)
-        self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
+        self.fetch_sessions = FetchSessions(
+            config.max_incremental_fetch_session_cache_slots, is_known=self.topics.is_known
+        )
         self.quotas = Quotas(
             config.quota_window_num,
             config.quota_window_size_seconds * 1000,

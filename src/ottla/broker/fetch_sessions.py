@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ottla.wire.errors import ErrorCode
@@ -18,6 +19,7 @@ NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 LARGEST_EPOCH = 2**31 - 1
+MOST_UNKNOWN = 1000  # partitions that are not there, in one session
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 
 Key = tuple[str | bytes, int]  # a topic's name or id, and the partition
@@ -55,7 +57,11 @@ class Fetching(NamedTuple):
 
 
 class FetchSessions:
-    def __init__(self, slots: int = 1000, eviction_ms: int = 120_000) -> None:
+    def __init__(
+        self, slots: int = 1000, eviction_ms: int = 120_000, is_known: Callable[[Key], bool] = lambda _key: True
+    ) -> None:
+        """`is_known`: whether a partition is there. A session may keep only a few others."""
+        self._is_known = is_known
         self._slots = slots
         self._eviction_ms = eviction_ms
         self._sessions: OrderedDict[int, Session] = OrderedDict()  # the least recently used first
@@ -72,7 +78,8 @@ class FetchSessions:
             wanted = _asked(request, uses_ids)
             if epoch == FINAL_EPOCH:
                 return Fetching(wanted, NO_SESSION, False)
-            return Fetching(wanted, self._open(wanted, uses_ids, now_ms), False)
+            session_id = self._open(wanted, uses_ids, now_ms) if self._may_be_kept(wanted) else NO_SESSION
+            return Fetching(wanted, session_id, False)
         session = self._sessions.get(session_id)
         if session is None:
             return _refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -86,7 +93,11 @@ class FetchSessions:
         session.epoch = 1 if session.epoch == LARGEST_EPOCH else session.epoch + 1
         session.used_ms = now_ms
         self._sessions.move_to_end(session.session_id)
-        for key, wanted in _asked(request, session.uses_ids).items():
+        asked = _asked(request, session.uses_ids)
+        if not self._may_be_kept(asked, session.wanted):
+            del self._sessions[session.session_id]
+            return _refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)  # and the client names all of them again
+        for key, wanted in asked.items():
             known = session.wanted.get(key)
             if known is None:
                 session.wanted[key] = wanted
@@ -100,6 +111,12 @@ class FetchSessions:
             del self._sessions[session.session_id]
             return Fetching(session.wanted, NO_SESSION, False)
         return Fetching(session.wanted, session.session_id, True)
+
+    def _may_be_kept(self, asked: Mapping[Key, Wanted], before: Mapping[Key, Wanted] = {}) -> bool:
+        """Whether a session is not made of names that somebody made up. Without one, requests name all they want."""
+        if len(asked) + len(before) <= MOST_UNKNOWN:
+            return True
+        return sum(not self._is_known(key) for key in (*before, *asked)) <= MOST_UNKNOWN
 
     def _open(self, wanted: OrderedDict[Key, Wanted], uses_ids: bool, now_ms: int) -> int:
         """Remember a new session, if there is room for one."""

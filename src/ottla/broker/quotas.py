@@ -155,6 +155,17 @@ class Quotas:
         rate.record(amount, now_ms)
         return rate.throttle_ms(quota.limit, now_ms)
 
+    def most_in_window(self, kind: str, client: str, user: str = ANONYMOUS) -> float | None:
+        """What a client may use at once, if it used nothing before; None without a quota."""
+        limit = self.limit(kind, client, user)
+        return None if limit is None else limit * (self.windows - 1) * self.window_ms / 1000
+
+    def is_first_use(self, kind: str, client: str, amount: float, user: str = ANONYMOUS) -> bool:
+        """Whether an amount that was counted is all that counts at the moment."""
+        quota = self._find(kind, client, user)
+        rate = None if quota is None else self._rates.get((kind, quota.sharers))
+        return rate is None or rate.total <= amount
+
     def refund(self, kind: str, client: str, amount: float, now_ms: int, user: str = ANONYMOUS) -> None:
         """Take back what was counted and then not given."""
         quota = self._find(kind, client, user)

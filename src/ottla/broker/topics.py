@@ -54,6 +54,12 @@ class Topics:
     def partition(self, name: str, index: int) -> Partition | None:
         return _partition_of(self.by_name.get(name), index)
 
+    def is_known(self, key: tuple[str | bytes, int]) -> bool:
+        """Whether there is a partition, of a topic that is named or whose id is given."""
+        topic, index = key
+        found = self.partition(topic, index) if isinstance(topic, str) else self.partition_by_id(topic, index)
+        return found is not None
+
     def partition_by_id(self, topic_id: bytes, index: int) -> Partition | None:
         return _partition_of(self.by_id.get(topic_id), index)
 

@@ -20,6 +20,7 @@ from ottla.records.validate import LargeBatch, Validated, validate_produce
 from ottla.wire.errors import ErrorCode
 from ottla.wire.parts import Buffer
 
+MOST_BYTES = 1 << 62
 FIRST_VERSION_WITH_TRANSACTIONS_2 = 12
 
 
@@ -66,6 +67,8 @@ class Partition:
         self.leader_id = replicas[0]
         self.leader_epoch = leader_epoch
         self._waiters: dict[Waiter, None] = {}
+        self._committed_waiters: dict[Waiter, None] = {}  # who waits for what no open transaction holds back
+        self._told_offset = 0  # up to which those were told
         log.advance_high_watermark(log.end_offset)
 
     def __repr__(self) -> str:
@@ -138,10 +141,22 @@ class Partition:
         return appended
 
     def _grown(self, added_bytes: int) -> None:
-        self.log.advance_high_watermark(self.log.end_offset)
+        log = self.log
+        before = log.high_watermark
+        log.advance_high_watermark(log.end_offset)
         if self._waiters:
             for waiter in list(self._waiters):
                 waiter.advanced(self, added_bytes)
+        if self._committed_waiters:
+            stable = log.last_stable_offset
+            if stable > self._told_offset:
+                if self._told_offset < before or stable < log.high_watermark:
+                    start = max(self._told_offset, log.log_start_offset)
+                    found = log.read(start, MOST_BYTES, stable) if start < stable else None
+                    added_bytes = 0 if found is None else found.size_bytes
+                self._told_offset = stable
+                for waiter in list(self._committed_waiters):
+                    waiter.advanced(self, added_bytes)
 
     def delete_records(self, offset: int, now_ms: int) -> int:
         """Let the partition start at `offset` (-1: the high watermark); its new start."""
@@ -195,13 +210,20 @@ class Partition:
             return epoch, self.log.end_offset  # where this epoch began, and nothing was written since
         return self.log.epochs.end_offset_for(epoch, self.log.end_offset)
 
-    def wait(self, waiter: Waiter) -> None:
-        self._waiters[waiter] = None
+    def wait(self, waiter: Waiter, *, committed_only: bool = False) -> None:
+        """Be told of what is added; `committed_only`: once it is below the last stable offset."""
+        if not committed_only:
+            self._waiters[waiter] = None
+            return
+        if not self._committed_waiters:
+            self._told_offset = self.log.last_stable_offset
+        self._committed_waiters[waiter] = None
 
     def stop_waiting(self, waiter: Waiter) -> None:
         self._waiters.pop(waiter, None)
+        self._committed_waiters.pop(waiter, None)
 
     def wake_all(self) -> None:
         """Let everybody look again, as when the partition goes away."""
-        for waiter in list(self._waiters):
-            waiter.advanced(self, 1 << 62)
+        for waiter in [*self._waiters, *self._committed_waiters]:
+            waiter.advanced(self, MOST_BYTES)

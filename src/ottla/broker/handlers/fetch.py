@@ -28,26 +28,45 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
     from ottla.broker.loop import Timer
+    from ottla.broker.slices import Steps
     from ottla.replica.partition import Partition, Read
 
 READ_COMMITTED = 1
 ISOLATION_LEVELS = (0, READ_COMMITTED)
 NO_RECORDS = b""
+AT_ONCE = 500  # partitions that are read without letting others in between
 FIRST_VERSION_WITH_LEADER = 16
 
 
-def handle(broker: Broker, request: FetchRequest, context: Context) -> FetchResponse | None:
+def handle(broker: Broker, request: FetchRequest, context: Context) -> FetchResponse | Steps | None:
     if request.isolation_level not in ISOLATION_LEVELS:
         return FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, responses=[])
     fetching = broker.fetch_sessions.begin(request, context.version, broker.clock_ms())
     if fetching.error:
         return FetchResponse(error_code=fetching.error, responses=[])
     fetch = Fetch(broker, request, fetching, context)
-    fetch.look()
-    if request.max_wait_ms <= 0 or not fetching.wanted or fetch.is_ready():
+    if len(fetching.wanted) > AT_ONCE:
+        return _handle_many(fetch)
+    for _ in fetch.look():
+        pass
+    if fetch.is_ready():
         return fetch.response()
     fetch.park()
     return None
+
+
+def _handle_many(fetch: Fetch) -> Steps:
+    """The same for so many partitions that others have to be let in between, who may write to them."""
+    fetch.park()
+    while True:
+        fetch.is_looking, fetch.has_moved = True, False
+        yield from fetch.look()
+        fetch.is_looking = False
+        if fetch.is_ready():
+            fetch.unpark()
+            return fetch.response()
+        if not fetch.has_moved:
+            return None
 
 
 class Fetch:
@@ -59,6 +78,8 @@ class Fetch:
         self._fetching = fetching
         self._context = context
         self._committed_only = request.isolation_level == READ_COMMITTED
+        self._most_bytes = self._limit_bytes()
+        self._least_bytes = min(request.min_bytes, self._most_bytes)
         self._is_replica = self._replica_id() >= 0
         self._found: list[tuple[Key, Wanted, PartitionData]] = []
         self._found_bytes = 0
@@ -66,26 +87,39 @@ class Fetch:
         self._reached: set[Key] = set()
         self._waits_for: list[Partition] = []
         self._timer: Timer | None = None
+        self.is_looking = False  # in steps, so that partitions may move meanwhile
+        self.has_moved = False  # one of them did
+        self._is_late = False
 
     def _replica_id(self) -> int:
         state = self._request.replica_state
         return self._request.replica_id if state is None else state.replica_id
 
+    def _limit_bytes(self) -> int:
+        """Of one answer: never more than a consumer may get in the time that its quota is measured over."""
+        most_bytes = min(self._request.max_bytes, self._broker.settings.config.fetch_max_bytes)
+        if not self._broker.quotas.are_set:
+            return most_bytes
+        in_window = self._broker.quotas.most_in_window(CONSUMER_BYTE_RATE, self._context.client_id)
+        return most_bytes if in_window is None else min(most_bytes, int(in_window))
+
     # Looking
 
-    def look(self) -> None:
-        """Read every partition once."""
+    def look(self) -> Steps:
+        """Read every partition once, one a step."""
         self._found = []
         self._found_bytes = 0
         self._has_news = False
-        budget = min(self._request.max_bytes, self._broker.settings.config.fetch_max_bytes)
-        for key, wanted in self._fetching.wanted.items():
-            data = self._partition_data(key, wanted, budget - self._found_bytes)
+        for key, wanted in list(self._fetching.wanted.items()):
+            data = self._partition_data(key, wanted, self._most_bytes - self._found_bytes)
             self._found.append((key, wanted, data))
             self._has_news |= bool(data.error_code) or data.diverging_epoch is not None
+            yield None
 
     def is_ready(self) -> bool:
-        return self._has_news or self._found_bytes >= self._request.min_bytes
+        """Whether there is enough to answer, or nothing to wait for."""
+        is_hasty = self._request.max_wait_ms <= 0 or self._is_late or not self._fetching.wanted
+        return is_hasty or self._has_news or self._found_bytes >= self._least_bytes
 
     def _partition_data(self, key: Key, wanted: Wanted, budget: int) -> PartitionData:
         partition = self._find(key)
@@ -143,30 +177,54 @@ class Fetch:
         for key in self._fetching.wanted:
             partition = self._find(key)
             if partition is not None:
-                partition.wait(self)
+                partition.wait(self, committed_only=self._committed_only)
                 self._waits_for.append(partition)
         self._timer = self._broker.loop.call_later(self._request.max_wait_ms / 1000, self.finish)
         self._context.connection.call_when_closed(self.finish)
 
     def advanced(self, partition: Partition, added_bytes: int) -> None:
         """A partition that is waited for has grown, or is no more what it was."""
+        if self.is_looking:
+            self.has_moved = True
+            return
         self._found_bytes += added_bytes
-        if self._found_bytes >= self._request.min_bytes:
+        if self._found_bytes >= self._least_bytes:
             self.finish()
 
-    def finish(self) -> None:
+    def unpark(self) -> None:
         for partition in self._waits_for:
             partition.stop_waiting(self)
+        self._waits_for = []
         if self._timer is not None:
             self._timer.cancel()
         self._context.connection.forget_call(self.finish)
+
+    def finish(self) -> None:
+        if self.is_looking and self._context.connection.is_open:
+            self.has_moved = True  # its time is over; what it finds is the answer
+            self._is_late = True
+            return
+        self.unpark()
         if not self._context.connection.is_open:
             return
+        if len(self._fetching.wanted) > AT_ONCE:
+            self._broker.request_slices.start(self.look(), self._looked)
+            return
         try:
-            self.look()
-            self._context.reply(self.response())
+            for _ in self.look():
+                pass
+            self._looked(None, None)
+        except Exception as failure:
+            self._looked(None, failure)
+
+    def _looked(self, _result: object, failure: Exception | None) -> None:
+        """Answer. The caller may be whoever wrote to a partition, and must not pay for what goes wrong."""
+        try:
+            if failure is not None:
+                raise failure  # noqa: TRY301
+            if self._context.connection.is_open:
+                self._context.reply(self.response())
         except Exception:
-            # The caller is whoever wrote to a partition, and must not pay for it.
             self._broker.report_bug(self._context.header)
             self._context.close("the broker failed")
 
@@ -175,13 +233,15 @@ class Fetch:
     def response(self) -> FetchResponse:
         session_id = self._fetching.session_id
         throttle_ms = self._broker.throttle(CONSUMER_BYTE_RATE, self._context, self._found_bytes)
-        if throttle_ms:
+        quotas, client_id = self._broker.quotas, self._context.client_id
+        if throttle_ms and not quotas.is_first_use(CONSUMER_BYTE_RATE, client_id, self._found_bytes):
             # Nothing is given now, so nothing was used; the client asks again when its time has come.
             now_ms = self._broker.clock_ms()
-            self._broker.quotas.refund(CONSUMER_BYTE_RATE, self._context.client_id, self._found_bytes, now_ms)
+            quotas.refund(CONSUMER_BYTE_RATE, client_id, self._found_bytes, now_ms)
             return FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id, responses=[])
         self._broker.metrics.fetched_bytes += self._found_bytes
-        return FetchResponse(session_id=session_id, responses=self._topics())
+        # One batch can be more than the quota ever lets through; it goes to who has had nothing for a while.
+        return FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id, responses=self._topics())
 
     def _topics(self) -> list[FetchableTopicResponse]:
         topics: OrderedDict[str | bytes, FetchableTopicResponse] = OrderedDict()
