@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient
 
 from ottla.broker.quotas import CONSUMER_BYTE_RATE, client_entity
 from ottla.testing import LocalBroker
