@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from ottla.log.files import DiskFiles
 from ottla.log.inspect_folder import check_path
 from ottla.log.log import Log
@@ -12,7 +10,7 @@ from ottla.log.scan import SegmentScan
 from ottla.log.segment import LOG
 from ottla.records.batch import CRC_AT, LEADER_EPOCH_AT
 from ottla.testing.files import SimulatedFiles
-from tests.log.writing import SMALL, append, append_marker, new_log, served_batches
+from tests.log.writing import FOLDER, SMALL, append, append_marker, new_log, served_batches
 
 
 def write_some(log: Log) -> None:
@@ -70,24 +68,53 @@ def test_verify_finds_every_flipped_byte_and_every_bit_that_no_checksum_covers(t
             assert not all(report.is_ok for report in check_path(folder)), (position, bit)
 
 
-@pytest.mark.parametrize("is_flushed", [False, True])
-def test_an_unclean_opening_serves_only_sound_batches(is_flushed: bool) -> None:
+def opened_with_a_flipped_bit(files: SimulatedFiles, log: Log, position: int, recovery_point: int) -> tuple[Log, str]:
+    """The log opened again after a crash, and what was found wrong with it."""
+    files.flip_bit(log.segments[0].path(LOG), position, position % 8)
+    recovered = Recovered()
+    opened = new_log(files, recovery_point=recovery_point, recovered=recovered)
+    assert len(recovered.faults) == 1
+    assert append(opened, [b"goes on"], epoch=3).base_offset == opened.end_offset - 1
+    return opened, recovered.faults[0]
+
+
+def test_an_unclean_opening_cuts_the_log_at_what_may_never_have_been_written() -> None:
+    files = SimulatedFiles()
+    log = new_log(files)
+    write_some(log)
+    given, starts = [bytes(batch.bytes) for batch in served_batches(log)], batch_starts(log)
+    path = log.segments[0].path(LOG)
+    whole = files.read_all(path)
+    for position in range(len(whole)):
+        if not is_in_leader_epoch(position, starts):
+            files.replace(path, whole)
+            opened, _ = opened_with_a_flipped_bit(files, log, position, 0)
+            served = [bytes(batch.bytes) for batch in served_batches(opened)][:-1]  # each is checked
+            assert served == given[: len(served)]
+            assert len(served) < len(given)
+
+
+def test_an_unclean_opening_cuts_out_no_more_than_the_batch_that_rotted_on_the_disk() -> None:
     files = SimulatedFiles()
     log = new_log(files)
     write_some(log)
     log.flush(0)
-    given = [bytes(batch.bytes) for batch in served_batches(log)]
-    path, starts, end_offset = log.segments[0].path(LOG), batch_starts(log), log.end_offset
+    given, starts = [bytes(batch.bytes) for batch in served_batches(log)], batch_starts(log)
+    path = log.segments[0].path(LOG)
     whole = files.read_all(path)
     for position in range(len(whole)):
-        if is_in_leader_epoch(position, starts):
-            continue
-        files.replace(path, whole)
-        files.flip_bit(path, position, position % 8)
-        recovered = Recovered()
-        log = new_log(files, recovery_point=end_offset if is_flushed else 0, recovered=recovered)
-        served = [bytes(batch.bytes) for batch in served_batches(log)]  # each is checked
-        assert served == given[: len(served)]
-        assert len(served) < len(given)
-        assert len(recovered.faults) == 1
-        assert append(log, [b"goes on"], epoch=3).base_offset == log.end_offset - 1
+        if not is_in_leader_epoch(position, starts):
+            files.replace(path, whole)
+            number = max(number for number, start in enumerate(starts) if start <= position)
+            end = [*starts[1:], len(whole)][number]
+            opened, fault = opened_with_a_flipped_bit(files, log, position, log.end_offset)
+            served = [bytes(batch.bytes) for batch in served_batches(opened)][:-1]
+            assert served == given[:number] + given[number + 1 :], position
+            assert fault.endswith(f"{end - starts[number]} bytes from offset {fault_offset(number)} on are rotten "
+                                  "and were put aside")  # fmt: skip
+            assert files.sizes(FOLDER)[f"{0:020d}.log.{starts[number]}.rotten"] == end - starts[number]
+
+
+def fault_offset(number: int) -> int:
+    """With which offset a batch of `write_some` begins."""
+    return [0, 2, 4, 6, 7][number]

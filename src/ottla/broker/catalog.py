@@ -122,11 +122,28 @@ class Catalog:
         stored = layout.read_topics_and_states(self.store)
         overrides = layout.read_configs(self.store, layout.TOPIC_CONFIGS)
         self._logs.open(lambda topic: self._topic_config(overrides.get(topic, {})), self._clock_ms())
+        self._tell_of_recovery()
         self._put_strays_aside(stored)
         stored = self._lead_anew(stored)
         for name, topic in stored.items():
             self.cluster.add(name, topic.node)
             self._open_topic(name, topic, overrides.get(name, {}))
+
+    def _tell_of_recovery(self) -> None:
+        """Whatever opening the logs had to mend is something that the operator should know."""
+        for name, reason in self._logs.unreadable.items():
+            events.warning("a checkpoint cannot be read, and the logs are read instead", file=name, reason=reason)
+        for (topic, index), recovered in self._logs.recovered.items():
+            for fault in recovered.faults:
+                events.warning("a log did not hold", partition=f"{topic}-{index}", reason=fault)
+            if recovered.faults:
+                events.warning(
+                    "a log was mended",
+                    partition=f"{topic}-{index}",
+                    cut_bytes=recovered.cut_bytes,
+                    rotten_bytes=recovered.rotten_bytes,
+                    removed_segments=recovered.removed_segments,
+                )
 
     def _found(self) -> str:
         """The id of the cluster; made up by the first who asks, together with what every new cluster has."""

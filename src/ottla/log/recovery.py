@@ -2,26 +2,32 @@
 
 After a clean end the files are taken at their word. After any other, every batch from the segment of the recovery
 point on is read and checked; the log ends before the first that does not hold, and indexes, leader epochs and
-producers of the part that was read are made again from its batches.
+producers of the part that was read are made again from its batches. What does not hold before the recovery point was
+on the disk and has rotted there: that alone is cut out.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from contextlib import suppress
 
 from ottla.log.checkpoint import LEADER_EPOCHS
 from ottla.log.earlier_batches import SUFFIX as EARLIER
 from ottla.log.epochs import LeaderEpochs
+from ottla.log.errors import CorruptLog
 from ottla.log.files import Files
 from ottla.log.log import Log
 from ottla.log.producers import Producers
 from ottla.log.replay import rebuild_producers, replay
 from ottla.log.resume import resume_at
+from ottla.log.rot import Place, Rot, RotSearch, cut_out
 from ottla.log.scan import NOWHERE, Fault, SegmentScan
 from ottla.log.segment import CLEANED, DELETED, LOG, SWAP, Segment
 from ottla.log.snapshot import SUFFIX as SNAPSHOT
-from ottla.log.snapshot import Snapshots
+from ottla.log.snapshot import Snapshots, unpack_snapshot
 from ottla.log.topic_config import TopicConfig
+
+ASIDE = ".aside"
 
 
 @dataclasses.dataclass(slots=True)
@@ -30,6 +36,7 @@ class Recovered:
 
     scanned_bytes: int = 0
     cut_bytes: int = 0
+    rotten_bytes: int = 0
     removed_segments: int = 0
     faults: list[str] = dataclasses.field(default_factory=list)
 
@@ -59,7 +66,7 @@ def open_log(
     if is_whole:
         _trust(log)
     else:
-        opening.scan(log, recovery_point)
+        opening.scan(log, recovery_point or NOWHERE if clean else recovery_point)
     if clean and (is_whole or log.is_young) and log.recovery_point == log.end_offset and not log.is_empty:
         log.note_clean_end()
     _settle(log, log_start_offset, now_ms)
@@ -146,6 +153,11 @@ class _Opening:
         self.segments: list[Segment] = []
         self.snapshots = Snapshots(files, folder)
         self.epochs: LeaderEpochs | None = None
+        self._known_epochs: list[tuple[int, int]] = []  # before anything was read
+        self._is_searched = False  # for rot
+        self._cut_out: set[int] = set()  # the segments that some was cut out of
+        self._sound_again_at = 0  # where the log goes on behind the last of it
+        self._later_snapshots: dict[int, bytes] = {}
 
     def load(self, sizes: dict[str, int], log_start_offset: int) -> None:
         """Find the segments, the snapshots and the leader epochs in the folder."""
@@ -212,15 +224,17 @@ class _Opening:
         """Read and check every batch from the segment of the recovery point on, and remake what follows from it."""
         first = self._first_to_scan(log, recovery_point)
         position, next_offset = self._resume(log, self.segments[first], recovery_point)
-        known_epochs = list(log.epochs.entries)
+        if not self._is_searched:
+            self._known_epochs = list(log.epochs.entries)
         log.epochs.forget_from(next_offset)
         leader_epoch = log.epochs.latest
+        self._keep_later_snapshots(log, next_offset, recovery_point)
         log.snapshots.remove(lambda taken: taken > next_offset)
         rebuild_producers(log, next_offset)
-        # Sealed segments that are on the disk may have been compacted in a time when the topic was. Behind them, only
-        # what was copied from a compacted log has gaps.
-        last_base_offset = self.segments[-1].base_offset
-        dense_from = NOWHERE if self.config.is_compacted else min(recovery_point, last_base_offset)
+        # What is on the disk may have been compacted in a time when the topic was, or have lost what had rotted. Behind
+        # that, only what was copied from a compacted log has gaps.
+        dense_from = NOWHERE if self.config.is_compacted else max(recovery_point, self._sound_again_at)
+        start = Place(position, next_offset, leader_epoch)
         for number in range(first, len(self.segments)):
             segment = self.segments[number]
             scan = SegmentScan(
@@ -231,23 +245,83 @@ class _Opening:
                 dense_from=dense_from,
             )
             self._remake(log, segment, scan)
+            if scan.fault is not None and start.next_offset < recovery_point and not self._is_searched:
+                self._cut_out_rot(first, start, recovery_point)
+                self.scan(log, recovery_point)
+                return
             position = 0
             next_offset, leader_epoch = max(scan.next_offset, next_offset), scan.leader_epoch
             if scan.fault is not None:
                 self._cut(segment, scan.fault, next_offset)
-            if scan.fault is not None or self._is_followed_by_a_hole(number, next_offset, recovery_point):
-                self._remove_behind(log, number)
+            is_torn = scan.fault is not None and next_offset >= recovery_point
+            if is_torn or self._is_followed_by_a_hole(number, next_offset, recovery_point):
+                self._remove_behind(log, number, keeps_aside=recovery_point == 0)
                 break
             if number + 1 < len(self.segments):
-                following = self.segments[number + 1].base_offset
-                segment.write_indexes()
-                if following < recovery_point:
-                    segment.sync()  # no flush will come to it any more
-                log.snapshots.take(following, log.producers)
-        if log.epochs.entries != known_epochs and (log.epochs.has_file or not log.is_young):
+                self._seal(log, segment, self.segments[number + 1].base_offset, recovery_point)
+        if log.epochs.entries != self._known_epochs and (log.epochs.has_file or not log.is_young):
             log.epochs.write(durable=True)  # some may lie before the recovery point
         log.end_offset = next_offset
         log.recovery_point = min(recovery_point, next_offset)
+
+    def _seal(self, log: Log, segment: Segment, following: int, recovery_point: int) -> None:
+        """Bring what was made again of a segment into its files, and the producers as of the next."""
+        segment.write_indexes()
+        if following < recovery_point:
+            segment.sync()  # no flush will come to it any more
+        if segment.base_offset in self._cut_out and following in self._later_snapshots:
+            # It knows of what was cut out, such as the end of a transaction.
+            with suppress(CorruptLog):
+                known = unpack_snapshot(self._later_snapshots[following])
+                log.producers.clear()
+                for producer_id, producer in known:
+                    log.producers.restore(producer_id, producer)
+        log.snapshots.take(following, log.producers)
+
+    # Rot
+
+    def _keep_later_snapshots(self, log: Log, next_offset: int, recovery_point: int) -> None:
+        """Have those at hand that were taken where segments begin that are on the disk: they will be taken again."""
+        bases = {segment.base_offset for segment in self.segments}
+        for taken in log.snapshots.offsets:
+            if next_offset < taken <= recovery_point and taken in bases and taken not in self._later_snapshots:
+                with suppress(FileNotFoundError):
+                    self._later_snapshots[taken] = self.files.read_all(log.snapshots.path(taken))
+
+    def _cut_out_rot(self, first: int, place: Place, recovery_point: int) -> None:
+        """A scan ended at bytes that were on the disk: cut those out, and all others of that kind."""
+        self._is_searched = True
+        for number in range(first, len(self.segments)):
+            segment = self.segments[number]
+            if segment.base_offset >= recovery_point:
+                return
+            end_offset, most_epoch = self._beginning_of(number + 1)
+            search = RotSearch(segment, place, recovery_point, end_offset, most_epoch)
+            search.run()
+            if search.found:
+                self._cut_out.add(segment.base_offset)
+                self._note_rot(segment, search.found)
+                cut_out(self.files, self.folder, segment, search.found)
+            self._sound_again_at = max(self._sound_again_at, search.sound_again_at)
+            place = search.place._replace(position=0)
+
+    def _beginning_of(self, number: int) -> tuple[int, int]:
+        """With which offset and leader epoch a segment begins; none that could be too high where that is not known."""
+        if number == len(self.segments):
+            return NOWHERE, NOWHERE
+        segment = self.segments[number]
+        for _, header, _ in SegmentScan(segment):
+            return segment.base_offset, header.leader_epoch
+        return segment.base_offset, NOWHERE
+
+    def _note_rot(self, segment: Segment, found: list[Rot]) -> None:
+        for rot in found:
+            size_bytes = rot.end_position - rot.position
+            self.recovered.rotten_bytes += size_bytes
+            self.recovered.faults.append(
+                f"{segment.path(LOG)}, byte {rot.position}: {rot.reason}; {size_bytes} bytes from offset "
+                f"{rot.first_offset} on are rotten and were put aside"
+            )
 
     def _is_followed_by_a_hole(self, number: int, next_offset: int, recovery_point: int) -> bool:
         """Whether a segment lost its end while the next one kept its beginning.
@@ -310,10 +384,15 @@ class _Opening:
         self.recovered.faults.append(f"{segment.path(LOG)}, byte {fault.position}: {fault.reason}")
         segment.cut(fault.position, next_offset)
 
-    def _remove_behind(self, log: Log, number: int) -> None:
+    def _remove_behind(self, log: Log, number: int, *, keeps_aside: bool) -> None:
+        """Where nobody knows what was on the disk, what goes may be sound, and is put aside."""
         while len(self.segments) > number + 1:
+            last = self.segments[-1]
             self.recovered.removed_segments += 1
-            self.recovered.cut_bytes += self.segments[-1].size_bytes
+            self.recovered.cut_bytes += last.size_bytes
+            if keeps_aside and last.size_bytes:
+                self.files.rename(last.path(LOG), last.path(LOG) + ASIDE)
+                self.recovered.faults.append(f"{last.path(LOG)}: put aside, since it follows what does not hold")
             log.segments.remove_last()
         self.files.sync_folder(self.folder)
 

@@ -176,6 +176,12 @@ class Segment:
             self._first_timestamp = None
         self._find_max_timestamp()
 
+    def rewritten(self, size_bytes: int) -> None:
+        """Another file of that size has the name of this one; its indexes were forgotten before."""
+        self.close()
+        self.size_bytes = size_bytes
+        self._first_timestamp = None
+
     def _find_max_timestamp(self) -> None:
         last = self.time_index.last()
         self.max_timestamp, self.max_timestamp_offset = last or (NO_TIMESTAMP, self.base_offset)

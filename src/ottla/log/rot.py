@@ -1,0 +1,165 @@
+"""Bytes that were on the disk and are not any more what was written.
+
+A torn end is what a crash leaves, and all behind it goes. Rot is another thing: what lies behind it was on the disk,
+too, and is sound. So the bad bytes alone are cut out of their segment, and kept in a file beside it (.rotten) for
+whoever wants to look at them. Their offsets are missing from then on, as if the log were compacted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ottla.log.files import File, Files
+from ottla.log.scan import Fault, SegmentScan
+from ottla.log.segment import CLEANED, LOG, SCAN_BYTES, Segment
+from ottla.records.batch import HEADER_SIZE, LEAST_LENGTH, MAGIC, MAGIC_AT, BatchHeader, read_header
+
+ROTTEN = ".rotten"
+
+
+class Place(NamedTuple):
+    """How far the reading of a log has come."""
+
+    position: int  # in its segment
+    next_offset: int
+    leader_epoch: int
+
+
+class Rot(NamedTuple):
+    position: int
+    end_position: int
+    first_offset: int  # the first that is missing
+    reason: str
+
+
+class RotSearch:
+    """Reads a segment whose bytes were on the disk up to an offset, and tells which of them are bad.
+
+    The checksum of a batch does not cover its offset and its leader epoch. Where two batches that are sound otherwise
+    contradict each other, the one is bad that does not follow from what came before it.
+    """
+
+    def __init__(self, segment: Segment, place: Place, on_disk_up_to: int, end_offset: int, most_epoch: int) -> None:
+        """`end_offset`: where the next segment begins. `most_epoch`: what that one begins with."""
+        self.found: list[Rot] = []
+        self.place = place  # behind the last sound batch
+        self.sound_again_at = 0  # the offset behind the last that is missing
+        self._segment = segment
+        self._on_disk_up_to = on_disk_up_to
+        self._end_offset = end_offset
+        self._most_epoch = most_epoch
+        self._before: Place | None = None  # the last sound batch, where that one makes a jump
+
+    def run(self) -> None:
+        while self.place.position < self._segment.size_bytes and self.place.next_offset < self._on_disk_up_to:
+            scan = self._scan_from(self.place)
+            for position, header, _ in scan:
+                if not self._is_within(header) or self._leaps(position, header):
+                    self._blame(position, position + header.size, "its offset or leader epoch cannot be")
+                    break
+                jumps = header.base_offset > self.place.next_offset or header.leader_epoch > self.place.leader_epoch
+                self._before = self.place if jumps and self.place.next_offset < self._on_disk_up_to else None
+                if header.base_offset > self.place.next_offset:
+                    self.sound_again_at = header.base_offset
+                self.place = Place(position + header.size, header.next_offset, header.leader_epoch)
+            else:
+                if scan.fault is None or not self._pass(scan.fault):
+                    return
+
+    def _scan_from(self, place: Place) -> SegmentScan:
+        return SegmentScan(
+            self._segment, position=place.position, next_offset=place.next_offset, leader_epoch=place.leader_epoch
+        )
+
+    def _is_within(self, header: BatchHeader) -> bool:
+        """Whether it lies on one side of what was on the disk, and before the next segment."""
+        if header.base_offset < self._on_disk_up_to < header.next_offset:
+            return False
+        return header.last_offset < self._end_offset and header.leader_epoch <= self._most_epoch
+
+    def _leaps(self, position: int, header: BatchHeader) -> bool:
+        """Whether it leaves out offsets that were on the disk, and neither rot nor a batch behind it explains that."""
+        if not self.place.next_offset < self._on_disk_up_to <= header.base_offset:
+            return False
+        follows_rot = bool(self.found) and self.found[-1].end_position == position
+        behind = Place(position + header.size, header.next_offset, header.leader_epoch)
+        return not (follows_rot or self._is_sound_at(behind))
+
+    def _pass(self, fault: Fault) -> bool:
+        """Find out what of a fault is bad, to go on behind it; False if it may never have been on the disk."""
+        before, self._before = self._before, None
+        if before is not None and self._is_sound_at(before._replace(position=fault.position)):
+            self.place = before
+            self._blame(before.position, fault.position, "the batches behind it contradict its offset or leader epoch")
+            return True
+        if self.place.next_offset >= self._on_disk_up_to:
+            return False
+        self._blame(fault.position, self._next_sound(fault.position + 1), fault.reason)
+        return True
+
+    def _blame(self, position: int, end_position: int, reason: str) -> None:
+        self.found.append(Rot(position, end_position, self.place.next_offset, reason))
+        self.place = self.place._replace(position=end_position)
+
+    def _is_sound_at(self, place: Place) -> bool:
+        for _, header, _ in self._scan_from(place):
+            return self._is_within(header)
+        return False
+
+    def _next_sound(self, position: int) -> int:
+        """Where the next sound batch starts, else the end. The length may be what is bad, so each byte is looked at."""
+        size_bytes = self._segment.size_bytes
+        while position + HEADER_SIZE <= size_bytes:
+            chunk = self._segment.file.read(position, SCAN_BYTES + HEADER_SIZE)
+            for at in _candidates(chunk):
+                header = read_header(chunk, at)
+                may_follow = (
+                    self.place.next_offset <= header.base_offset <= header.last_offset
+                    and self._is_within(header)
+                    and LEAST_LENGTH <= header.length <= size_bytes - position - at
+                )
+                if may_follow and self._is_sound_at(self.place._replace(position=position + at)):
+                    return position + at
+            position += SCAN_BYTES
+        return size_bytes
+
+
+def _candidates(chunk: bytes) -> Iterator[int]:
+    """Where a batch may start, by the one byte that all of them have in common."""
+    last = min(SCAN_BYTES - 1, len(chunk) - HEADER_SIZE)
+    at = chunk.find(MAGIC, MAGIC_AT)
+    while 0 <= at <= last + MAGIC_AT:
+        yield at - MAGIC_AT
+        at = chunk.find(MAGIC, at + 1)
+
+
+def cut_out(files: Files, folder: str, segment: Segment, found: list[Rot]) -> None:
+    """Write the segment anew without what is bad. Its indexes go: they point to where things were."""
+    path = segment.path(LOG)
+    cleaned = path + CLEANED
+    files.remove(cleaned)
+    target = files.open(cleaned)
+    position = 0
+    for rot in found:
+        _copy(segment.file, position, rot.position, target)
+        kept = f"{path}.{rot.position}{ROTTEN}"
+        files.remove(kept)
+        aside = files.open(kept)
+        _copy(segment.file, rot.position, rot.end_position, aside)
+        aside.sync()
+        position = rot.end_position
+    _copy(segment.file, position, segment.size_bytes, target)
+    target.sync()
+    segment.forget_indexes()
+    files.sync_folder(folder)
+    files.rename(cleaned, path)
+    files.sync_folder(folder)
+    segment.rewritten(target.size_bytes)
+
+
+def _copy(source: File, position: int, end_position: int, target: File) -> None:
+    while position < end_position:
+        chunk = source.read(position, min(SCAN_BYTES, end_position - position))
+        target.append(chunk)
+        position += len(chunk)

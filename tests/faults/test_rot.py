@@ -1,0 +1,142 @@
+"""One rotten byte costs the batch it is in. What is sound stays, before it and behind it, and the operator is told."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from ottla.log.checkpoint import RECOVERY_POINTS
+from ottla.log.manager import CLEAN_SHUTDOWN, LogManager
+from ottla.log.recovery import Recovered, open_log
+from ottla.log.segment import INDEX, LOG
+from ottla.log.topic_config import TopicConfig
+from ottla.records.build import build_batch
+from ottla.testing.files import SimulatedFiles
+from tests.faults.broker_process import BrokerProcess
+from tests.log.writing import FOLDER, append, append_batch, append_marker, new_log, served_offsets
+
+WAIT_S = 20.0
+TOPIC = "rotting"
+RECORDS = 200
+VALUE = b"." * 20_000
+CONFIG = TopicConfig(internal_segment_bytes=1000, index_interval_bytes=200)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """The data of a broker that was stopped in good order: 200 records in four segments, each a batch of its own."""
+    with BrokerProcess(tmp_path, "--set", "log.segment.bytes=1048576") as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+        admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(WAIT_S)
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0, "log_level": 0})
+        for number in range(RECORDS):
+            producer.produce(TOPIC, VALUE, b"%d" % number, partition=0)
+            assert producer.flush(WAIT_S) == 0
+        assert broker.errors() == ""
+    assert len(list(tmp_path.glob(f"{TOPIC}-0/*.log"))) == 4
+    return tmp_path
+
+
+def consumed_keys(broker: BrokerProcess) -> list[int]:
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused", "log_level": 0})
+    _, end = consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), WAIT_S)
+    consumer.assign([TopicPartition(TOPIC, 0, 0)])
+    keys: list[int] = []
+    offset = 0
+    while offset < end:
+        message = consumer.poll(WAIT_S)
+        assert message is not None
+        assert message.error() is None
+        keys.append(int(message.key() or b""))
+        offset = (message.offset() or 0) + 1
+    consumer.close()
+    return keys
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_rotten_byte_and_a_missing_index_cost_one_batch(data: Path, is_clean: bool) -> None:
+    _, segment, *_ = sorted(data.glob(f"{TOPIC}-0/*.log"))
+    contents = bytearray(segment.read_bytes())
+    contents[len(contents) // 2] ^= 1
+    segment.write_bytes(contents)
+    segment.with_suffix(INDEX).unlink()
+    if not is_clean:
+        (data / CLEAN_SHUTDOWN).unlink()
+    with BrokerProcess(data, "--log-level", "warning") as broker:
+        keys = consumed_keys(broker)
+        told = broker.errors()
+    assert len(keys) == RECORDS - 1
+    assert keys == sorted(set(keys))
+    [lost] = set(range(RECORDS)) - set(keys)
+    assert re.search(rf"{segment.name}, byte \d+: .+ from offset {lost} on are rotten and were put aside", told)
+    assert [path.name for path in data.glob(f"{TOPIC}-0/*.rotten")] != []
+    with BrokerProcess(data, "--log-level", "warning") as broker:
+        assert consumed_keys(broker) == keys
+        assert broker.errors() == ""
+
+
+def test_a_torn_end_is_no_rot() -> None:
+    """What was written after the last sync is cut, with all behind it, also where a new epoch had just begun."""
+    files = SimulatedFiles()
+    log = new_log(files, CONFIG)
+    append(log)
+    log.flush(0)
+    append(log, epoch=1)
+    position = log.active.size_bytes
+    append(log, epoch=1)
+    append(log, epoch=1)
+    files.flip_bit(log.active.path(LOG), position + 70, 1)
+    files.kill()
+    recovered = Recovered()
+    opened = open_log(files, FOLDER, CONFIG, now_ms=0, recovery_point=1, recovered=recovered)
+    assert opened.end_offset == 2
+    assert recovered.rotten_bytes == 0
+    assert [name for name in files.sizes(FOLDER) if name.endswith(".rotten")] == []
+
+
+def test_a_transaction_whose_end_has_rotted_is_still_known_to_be_over() -> None:
+    files = SimulatedFiles()
+    log = new_log(files, CONFIG)
+    for sequence in (0, 1):
+        append(log, producer_id=7, producer_epoch=0, base_sequence=sequence, is_transactional=True)
+    position = log.active.size_bytes
+    append_marker(log, 7, is_commit=True)
+    append(log)
+    log.roll(0)
+    append(log)
+    log.flush(0)
+    log.active.write_indexes()
+    files.flip_bit(log.segments[0].path(LOG), position + 62, 1)
+    files.remove(log.segments[0].path(INDEX))
+    files.kill()
+    opened = open_log(files, FOLDER, CONFIG, now_ms=0, recovery_point=log.end_offset)
+    assert served_offsets(opened) == [0, 1, 3, 4]
+    opened.advance_high_watermark(opened.end_offset)
+    assert opened.last_stable_offset == 5
+
+
+def test_what_may_be_sound_is_put_aside_where_nobody_knows_what_was_on_the_disk() -> None:
+    files = SimulatedFiles()
+    files.make_folder("data")
+    manager = LogManager(files, "data")
+    manager.open(lambda _topic: CONFIG, 0)
+    log = manager.create("t", 0, CONFIG, 0)
+    for number in range(30):
+        append_batch(log, build_batch([b"%d" % number * 20], timestamp=1000))
+    bases = [segment.base_offset for segment in log.segments]
+    sizes = {segment.base_offset: segment.size_bytes for segment in log.segments}
+    manager.close(0)
+    for name in (CLEAN_SHUTDOWN, RECOVERY_POINTS):
+        files.remove(f"data/{name}")
+    files.flip_bit(log.segments[1].path(LOG), 70, 1)
+    files.kill()
+    again = LogManager(files, "data")
+    again.open(lambda _topic: CONFIG, 0)
+    assert again.logs["t", 0].end_offset == bases[1]
+    aside = {int(name[:20]): size for name, size in files.sizes("data/t-0").items() if name.endswith(".log.aside")}
+    assert aside == {base: sizes[base] for base in bases[2:]}
+    assert len(again.recovered["t", 0].faults) == 1 + len(aside)
