@@ -53,7 +53,25 @@ def test_a_table_without_rows(column: Any) -> None:
     assert not filled(pa.table({"value": column})).values
 
 
-@pytest.mark.parametrize("column", [pa.array([1]), pa.array(["a"]).dictionary_encode(), pa.array([["a"]])])
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        (pa.nulls(2), [None, None]),
+        (pa.array(["a", None], pa.string_view()), [b"a", None]),
+        (pa.array([b"a", None], pa.binary_view()), [b"a", None]),
+        (pa.array(["a", "b", "a", None]).dictionary_encode(), [b"a", b"b", b"a", None]),
+        (pa.chunked_array([pa.array(["a"]).dictionary_encode(), pa.array(["b"]).dictionary_encode()]), [b"a", b"b"]),
+    ],
+)
+def test_other_layouts_of_bytes_and_text_are_taken(column: Any, values: list[bytes | None]) -> None:
+    chunk = Chunk("t", threading.Lock(), 0)
+    fill_from_arrow(chunk, pa.table({"value": column, "key": column}))
+    assert list(chunk.values) == values
+    assert chunk.keys is not None
+    assert list(chunk.keys) == values
+
+
+@pytest.mark.parametrize("column", [pa.array([1]), pa.array([1]).dictionary_encode(), pa.array([["a"]])])
 def test_what_is_neither_bytes_nor_text_is_refused(column: Any) -> None:
     with pytest.raises(InvalidRecord, match="column value is binary or text, not"):
         filled(pa.table({"value": column}))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ottla.client.admin.types import (
     Broker,
+    ClientQuota,
     ClusterDescription,
     ConfigChange,
     ConfigEntry,
@@ -17,6 +18,8 @@ from ottla.client.admin.types import (
     GroupLag,
     GroupListing,
     GroupMember,
+    LogDir,
+    LogDirPartition,
     NewTopic,
     Resource,
     ResourceConfigs,
@@ -68,6 +71,7 @@ __all__ = [
     "BufferFull",
     "ClientError",
     "ClientOptions",
+    "ClientQuota",
     "ClusterDescription",
     "CommitFailed",
     "ConfigChange",
@@ -91,6 +95,8 @@ __all__ = [
     "GroupOffsets",
     "InvalidRecord",
     "Isolation",
+    "LogDir",
+    "LogDirPartition",
     "MalformedAnswer",
     "Membership",
     "Message",

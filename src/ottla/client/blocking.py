@@ -135,6 +135,10 @@ class Admin(Face[admin.Admin]):
     delete_group_offsets = Blocking(admin.Admin.delete_group_offsets)
     group_lags = Blocking(admin.Admin.group_lags)
     count_records = Blocking(admin.Admin.count_records)
+    delete_records = Blocking(admin.Admin.delete_records)
+    describe_log_dirs = Blocking(admin.Admin.describe_log_dirs)
+    describe_quotas = Blocking(admin.Admin.describe_quotas)
+    alter_quotas = Blocking(admin.Admin.alter_quotas)
 
 
 class Producer(Sending, Face[producer.Producer]):

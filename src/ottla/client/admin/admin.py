@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, Self, TypeVar
 
 from ottla.client.admin.groups import GroupAdmin
+from ottla.client.admin.quotas import QuotaAdmin
+from ottla.client.admin.records import RecordAdmin
 from ottla.client.admin.transactions import TransactionAdmin
 from ottla.client.admin.types import (
     CONFIG_TYPES,
@@ -24,7 +26,7 @@ from ottla.client.admin.types import (
     ResourceConfigs,
     ResourceKind,
 )
-from ottla.client.errors import ServerError, all_or_error, raise_for
+from ottla.client.errors import BrokerUnreachable, ServerError, all_or_error, raise_for
 from ottla.client.network.address import Address
 from ottla.client.network.cluster import ClientOptions, Cluster
 from ottla.client.network.metadata import Topic
@@ -67,8 +69,15 @@ class _HasErrorCode(Protocol):
 R = TypeVar("R", bound=Response)
 
 
-class Admin(GroupAdmin, TransactionAdmin):
-    """A context manager: `async with Admin("localhost:9092") as admin`."""
+class Admin(GroupAdmin, TransactionAdmin, RecordAdmin, QuotaAdmin):
+    """Topics, configurations, groups, transactions, quotas and records. A context manager, or `open` and `close`.
+
+    `bootstrap`: "host:port,host:port", or a list of them.
+
+    What only reads is tried again as long as that may help, `options.retry_timeout_ms` at most. What changes something
+    is asked for once: after a lost answer nobody knows whether it was done, and only the caller knows
+    whether to ask again.
+    """
 
     def __init__(
         self, bootstrap: str | Sequence[str], options: ClientOptions = ClientOptions()  # noqa: B008 - immutable
@@ -120,13 +129,13 @@ class Admin(GroupAdmin, TransactionAdmin):
 
     async def list_topics(self) -> list[Topic]:
         """Every topic that can be described, the internal ones too, by name."""
-        metadata = await self._cluster.refresh(None)
+        metadata = await self._cluster.retry(lambda: self._cluster.refresh(None))
         found = (topic for topic in metadata.topics.values() if isinstance(topic, Topic))
         return sorted(found, key=lambda topic: topic.name)
 
     async def describe_topics(self, names: Sequence[str]) -> list[Topic]:
         """In the order of the names."""
-        metadata = await self._cluster.refresh(names)
+        metadata = await self._cluster.retry(lambda: self._cluster.refresh(names))
         found = [
             metadata.topics.get(name, ServerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=name)) for name in names
         ]
@@ -184,7 +193,9 @@ class Admin(GroupAdmin, TransactionAdmin):
                 configuration_keys=None if names is None else list(names),
             )
             request = DescribeConfigsRequest(resources=[asked], include_documentation=with_documentation)
-            answer = await self._ask_owner(resource, request, DescribeConfigsResponse)
+            answer = await self._cluster.retry(
+                lambda: self._ask_owner(resource, request, DescribeConfigsResponse)  # noqa: B023 - awaited at once
+            )
             for row in answer.results:
                 if row.error_code:
                     errors.append(_resource_error(resource, row.error_code, row.error_message))
@@ -211,8 +222,13 @@ class Admin(GroupAdmin, TransactionAdmin):
 
     async def describe_cluster(self) -> ClusterDescription:
         request = DescribeClusterRequest(include_cluster_authorized_operations=False)
-        answer = await self._cluster.ask_any(request, DescribeClusterResponse)
-        raise_for(answer.error_code, answer.error_message, about="the cluster")
+
+        async def attempt() -> DescribeClusterResponse:
+            answer = await self._cluster.ask_any(request, DescribeClusterResponse)
+            raise_for(answer.error_code, answer.error_message, about="the cluster")
+            return answer
+
+        answer = await self._cluster.retry(attempt)
         brokers = (Broker(row.broker_id, Address(row.host, row.port), row.rack) for row in answer.brokers)
         return ClusterDescription(answer.cluster_id, answer.controller_id, tuple(sorted(brokers)))
 
@@ -225,7 +241,12 @@ class Admin(GroupAdmin, TransactionAdmin):
         options = self._cluster.options
         patience = Patience(options.retry_timeout_ms, options.retry_pause_ms)
         while True:
-            answered = await self._cluster.ask_controller(request, answer)
+            try:
+                answered = await self._cluster.ask_controller(request, answer)
+            except BrokerUnreachable:  # nothing was sent: the controller may be elsewhere by now
+                if not await patience.pause():
+                    raise
+                continue
             if ErrorCode.NOT_CONTROLLER not in codes(answered) or not await patience.pause():
                 return answered
             self._cluster.forget_controller()

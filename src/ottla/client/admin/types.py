@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
+from ottla.client.errors import ServerError
 from ottla.client.group.offsets import Offset, TopicPartition
 from ottla.client.network.address import Address
 
@@ -177,3 +178,29 @@ class GroupLag(NamedTuple):
         if self.committed is None or self.end_offset is None:
             return None
         return max(self.end_offset - self.committed.offset, 0)
+
+
+class LogDirPartition(NamedTuple):
+    """A replica in a folder of a broker. A future one is on its way there from another folder."""
+
+    partition: TopicPartition
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+class LogDir(NamedTuple):
+    """A folder of a broker; its bytes are -1 where an old broker does not say."""
+
+    path: str
+    error: ServerError | None
+    total_bytes: int
+    usable_bytes: int
+    partitions: tuple[LogDirPartition, ...]
+
+
+class ClientQuota(NamedTuple):
+    """An entity, as {"client-id": "billing"}, None for the default; and its quotas by name."""
+
+    entity: Mapping[str, str | None]
+    values: Mapping[str, float]

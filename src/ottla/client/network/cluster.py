@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
@@ -28,6 +29,7 @@ from ottla.wire.schema import Request, Response
 R = TypeVar("R", bound=Response)
 T = TypeVar("T")
 
+_logger = logging.getLogger("ottla.client")
 CREATION_PAUSE_MS = 1
 """Before looking for a topic that is being made: it is there in a moment."""
 
@@ -77,6 +79,8 @@ class Cluster:
         self._topics: dict[str, _Known] = {}
         self._connections: dict[tuple[Address, Line], Connection] = {}
         self._opening: dict[tuple[Address, Line], asyncio.Lock] = {}
+        self._away_since: dict[Address, float] = {}
+        """Brokers that cannot be reached."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -87,6 +91,8 @@ class Cluster:
     async def close(self) -> None:
         connections = list(self._connections.values())
         self._connections.clear()
+        for connection in connections:  # all of them, although the rest may be cancelled
+            connection.begin_to_close()
         await asyncio.gather(*(connection.close() for connection in connections))
 
     # Asking brokers.
@@ -111,7 +117,11 @@ class Cluster:
             await self.refresh([])
         if self._controller_id not in self._brokers:
             return await self.ask_any(request, answer)
-        return await self.ask(self._controller_id, request, answer)
+        try:
+            return await self.ask(self._controller_id, request, answer)
+        except ClientError:
+            self.forget_controller()  # another may be it by now, or have its address
+            raise
 
     def forget_controller(self) -> None:
         self._controller_id = -1
@@ -155,10 +165,23 @@ class Cluster:
         async with self._opening.setdefault(place, asyncio.Lock()):
             connection = self._connections.get(place)
             if connection is None or not connection.is_open:
-                options = self.options
-                connection = await open_connection(address, options.client_id, timeout_ms=options.connect_timeout_ms)
+                connection = await self._open_connection(address)
                 self._connections[place] = connection
             return connection
+
+    async def _open_connection(self, address: Address) -> Connection:
+        """An outage is told once, and its end."""
+        options, now = self.options, asyncio.get_running_loop().time
+        try:
+            connection = await open_connection(address, options.client_id, timeout_ms=options.connect_timeout_ms)
+        except ClientError as error:
+            if address not in self._away_since:
+                self._away_since[address] = now()
+                _logger.info("%s", error)
+            raise
+        if (since := self._away_since.pop(address, None)) is not None:
+            _logger.info("%s: the broker can be reached again, after %.1f s", address, now() - since)
+        return connection
 
     # Knowing the cluster.
 
@@ -187,6 +210,8 @@ class Cluster:
         now = asyncio.get_running_loop().time()
         for name, topic in metadata.topics.items():
             if isinstance(topic, Topic):
+                if name in self._topics:
+                    _tell_leaders(self._topics[name].topic, topic)
                 self._topics[name] = _Known(topic, now)
             else:
                 self._topics.pop(name, None)
@@ -265,3 +290,15 @@ class Cluster:
             except ClientError as error:
                 if not error.is_retriable or not await patience.pause():
                     raise
+
+
+def _tell_leaders(before: Topic, after: Topic) -> None:
+    for old, new in zip(before.partitions, after.partitions, strict=False):
+        if old.leader_id != new.leader_id:
+            _logger.info(
+                "topic %s, partition %d: the leader was %d and is %d",
+                after.name,
+                new.index,
+                old.leader_id,
+                new.leader_id,
+            )

@@ -115,16 +115,19 @@ class Connection(asyncio.BufferedProtocol):
 
     async def close(self, timeout_ms: int = 5_000) -> None:
         """What was sent without asking for an answer still goes out, if the broker takes it in time."""
-        if self._transport is not None:
-            self._outgoing.pour(self._transport)
-            self._transport.close()
-        self._end(ConnectionLost(f"{self.address}: the connection was closed"), at_once=False)
+        self.begin_to_close()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._lost.wait()
         except TimeoutError:
             assert self._transport is not None
             self._transport.abort()
+
+    def begin_to_close(self) -> None:
+        if self._transport is not None:
+            self._outgoing.pour(self._transport)
+            self._transport.close()
+        self._end(ConnectionLost(f"{self.address}: the connection was closed"), at_once=False)
 
     # What the caller's side does.
 

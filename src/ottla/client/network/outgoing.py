@@ -19,6 +19,8 @@ PIECE_BYTES = 256 * 1024
 class Transport(Protocol):
     def write(self, data: bytes | bytearray | memoryview, /) -> None: ...
 
+    def is_closing(self) -> bool: ...
+
 
 class Outgoing:
     """`is_open`: whether the transport takes more at the moment; whoever changes it calls `pump`."""
@@ -39,12 +41,13 @@ class Outgoing:
 
     def pump(self, transport: Transport) -> None:
         """Gives the transport what it takes. It may close `is_open` meanwhile."""
-        while self._pieces and self.is_open:
+        # A transport that has lost its connection would tell of each piece in the log.
+        while self._pieces and self.is_open and not transport.is_closing():
             transport.write(self._pieces.popleft())
 
     def pour(self, transport: Transport) -> None:
         """Gives it all there is."""
-        while self._pieces:
+        while self._pieces and not transport.is_closing():
             transport.write(self._pieces.popleft())
 
     def clear(self) -> None:

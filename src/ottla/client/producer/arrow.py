@@ -40,10 +40,14 @@ def fill_from_arrow(chunk: Chunk, table: Any) -> None:
 
 
 def _binary(chunk: Chunk, name: str, column: Any) -> Column:
-    """The bytes stay where they are. Text goes as UTF-8."""
+    """The bytes stay where they are. Text goes as UTF-8. What is laid out otherwise is copied."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
     kind = column.type
-    if pa.types.is_fixed_size_binary(kind):
+    if pa.types.is_fixed_size_binary(kind) or pa.types.is_null(kind) or kind == pa.binary_view():
         column = column.cast(pa.binary())
+    elif kind == pa.string_view():
+        column = column.cast(pa.string())
     elif kind not in (pa.binary(), pa.string(), pa.large_binary(), pa.large_string()):
         raise InvalidRecord(f"column {name} is binary or text, not {kind}", topic=chunk.topic)
     if not len(column):

@@ -204,15 +204,16 @@ class Producer(Sending):
             if self._transactions is not None and self._sender is not None:
                 await self._transactions.close(LAST_WAIT_SECONDS)
         finally:
+            # Before anything is awaited, which may be cancelled: nobody waits for ever, and nothing goes on.
+            tasks = [] if self._sender is None else self._sender.cancel()
+            if self._task is not None:
+                self._task.cancel()
+                tasks.append(self._task)
             if self._sender is not None:
-                self._sender.fail_all(_closed_too_early())  # before anything is awaited: nobody waits for ever
+                self._sender.fail_all(_closed_too_early())
             try:
-                if self._task is not None and self._sender is not None:
-                    self._task.cancel()
-                    await asyncio.gather(self._task, return_exceptions=True)
-                    await self._sender.stop()
+                await asyncio.gather(*tasks, return_exceptions=True)
             finally:
-                self._task = None
                 await self._cluster.close()
 
     def _drop(self) -> None:

@@ -113,15 +113,14 @@ class Sender:
         self._dispatch(now)
         self._set_alarm(now, next_opened)
 
-    async def stop(self) -> None:
-        """What is on its way is not waited for."""
+    def cancel(self) -> list[asyncio.Task[None]]:
+        """Nothing is done from now on, once the loop has come round; what is still to be awaited."""
         if self._alarm is not None:
             self._alarm.cancel()
-        tasks = list(self._tasks)
+        tasks = [*self._tasks, *self._learner.tasks]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self._learner.stop()
+        return tasks
 
     @property
     def is_idle(self) -> bool:

@@ -21,7 +21,7 @@ class Learned(NamedTuple):
 
 
 class TopicLearner:
-    """`want` topics; `stop` it in the end."""
+    """`want` topics; cancel its `tasks` in the end."""
 
     def __init__(self, cluster: Cluster, learned: Learned, *, creates: bool) -> None:
         self._cluster = cluster
@@ -38,10 +38,9 @@ class TopicLearner:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
 
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        return [] if self._task is None else [self._task]
 
     async def _run(self) -> None:
         while self._wanted:
