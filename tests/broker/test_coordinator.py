@@ -16,7 +16,8 @@ from ottla.broker.loop import Loop
 from ottla.coordinator.operation import Operation, Reply
 from ottla.log.errors import StorageFailed
 from ottla.log.files import DiskFiles
-from ottla.records.batch import BatchHeader
+from ottla.records.batch import BatchHeader, read_header
+from ottla.records.build import build_batch
 from ottla.records.read import read_batches
 from ottla.replica.partition import Partition
 from ottla.wire.errors import ErrorCode
@@ -273,6 +274,25 @@ def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
             second.look(name)
         assert [answer.throttle_time_ms for answer in second.answers[1:]] == [2, 1, 1]
         assert second.machine("a").times_loaded == 1
+    finally:
+        second.stop()
+
+
+def test_a_record_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
+    first = Counting(tmp_path)
+    first.count("a")
+    partition = first.partition("a")
+    for key, value in ((b"\0", b"x"), (b"\0\0\x7f", b"x"), (b"\0\0\0\x01a", b"\0")):
+        bad = build_batch([value], keys=[key], timestamp=0)
+        partition.append(bad, read_header(bad), 0)
+    first.count("a")
+    first.stop()
+    second = Counting(tmp_path)
+    try:
+        second.look("a")
+        second.run_until_loaded()
+        second.look("a")
+        assert second.answers[-1].throttle_time_ms == 2
     finally:
         second.stop()
 

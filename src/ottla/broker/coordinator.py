@@ -22,9 +22,11 @@ from ottla.log.errors import LogError, StorageFailed
 from ottla.log.producers import Origin
 from ottla.records.batch import HEADER_SIZE, read_header
 from ottla.records.build import build_batch, read_marker
+from ottla.records.codec import Record
 from ottla.records.read import read_batches
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
+from ottla.wire.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -35,7 +37,8 @@ events = Events("ottla.broker")
 
 M = TypeVar("M", bound=Machine)
 Encoded = list[tuple[bytes, bytes | None]]  # keys and values of records
-LOADED_AT_ONCE_BYTES = 1 << 20
+LOADED_AT_ONCE_BYTES = 1 << 18
+LOADED_IN_A_STEP = 100  # records
 MOST_GATHERING_SECONDS = 0.005
 MOST_RECORD_OVERHEAD = 32  # what a record takes in a batch besides its key and value
 RELOADED_AFTER_SECONDS = 0.1
@@ -103,12 +106,23 @@ class Shard(Generic[M]):
                         machine.replay_marker(header.producer_id, read_marker(batch.bytes).is_commit)
                     continue
                 producer_id = header.producer_id if header.is_transactional else -1
-                for record in batch.records():
-                    self._replay(record.key, record.value, producer_id)
+                for number, record in enumerate(batch.records()):
+                    self._replay_or_skip(record, producer_id)
+                    if number % LOADED_IN_A_STEP == LOADED_IN_A_STEP - 1:
+                        yield
             yield
         self.is_loaded = True
         self._loading = None
         self.run(machine.loaded)
+
+    def _replay_or_skip(self, record: Record, producer_id: int) -> None:
+        """What cannot be read is told and passed over: one bad record must not keep all others."""
+        try:
+            self._replay(record.key, record.value, producer_id)
+        except ProtocolError as error:
+            events.warning(
+                "a coordinator passes over a record", partition=self.partition.name, offset=record.offset, reason=error
+            )
 
     def _replay(self, key_bytes: bytes | None, value_bytes: bytes | None, producer_id: int) -> None:
         types = self.machine.record_types

@@ -45,6 +45,8 @@ def _lines(broker: Broker) -> Iterator[str]:
         yield f'ottla_throttled_milliseconds_total{{quota="{kind}"}} {total}'
     connections = sum(len(server.connections) for server in broker.servers)
     yield from _single("ottla_connections", "gauge", "Open connections.", connections)
+    yield from _family("ottla_longest_round_seconds", "gauge", "Longest round of the loop in the last minute.")
+    yield f"ottla_longest_round_seconds {broker.loop.longest_round.lately:.6f}"
     yield from _single("ottla_topics", "gauge", "Topics.", len(broker.topics))
     logs = broker.logs.logs.values()
     yield from _single("ottla_partitions", "gauge", "Partitions on this broker.", len(logs))
