@@ -136,9 +136,9 @@ class Consumer(Face[consumer.Consumer]):
         core = self._core.core
         deadline = core.now() + wait_ms / 1000
         while True:
-            out = self._advance(max(int((deadline - core.now()) * 1000), 0))
+            out = self._advance(deadline)
             taken = take_batches(out)
-            if taken or out.is_stopped or core.now() >= deadline:
+            if taken or out.is_last:
                 return taken
 
     def _hand_out(self, opened: Opened[T]) -> Iterator[T]:
@@ -148,9 +148,9 @@ class Consumer(Face[consumer.Consumer]):
                 return
             yield from opened(out)
 
-    def _advance(self, wait_ms: int | None) -> HandOut:
+    def _advance(self, deadline: float | None) -> HandOut:
         while True:
-            step = self._thread.run(self._core.core.next, wait_ms)
+            step = self._thread.run(self._core.core.next, deadline)
             if isinstance(step, HandOut):
                 return step
             self._tell(step)

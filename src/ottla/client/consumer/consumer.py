@@ -212,14 +212,14 @@ class Consumer:
         """
         deadline = self.core.now() + wait_ms / 1000
         while True:
-            out = await self._advance(max(int((deadline - self.core.now()) * 1000), 0))
+            out = await self._advance(deadline)
             taken = take_batches(out)
-            if taken or out.is_stopped or self.core.now() >= deadline:
+            if taken or out.is_last:
                 return taken
 
-    async def _advance(self, wait_ms: int | None) -> HandOut:
+    async def _advance(self, deadline: float | None) -> HandOut:
         while True:
-            step = await self.core.next(wait_ms)
+            step = await self.core.next(deadline)
             if isinstance(step, HandOut):
                 return step
             await self._tell(step)

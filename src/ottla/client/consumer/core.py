@@ -58,8 +58,10 @@ class ConsumerCore:
     # From the beginning to the end.
 
     async def open(self) -> None:
-        if self._is_open or self._is_closed:
-            raise RuntimeError("this consumer is open already" if self._is_open else "this consumer is closed")
+        if self._is_closed:
+            raise RuntimeError("this consumer is closed")
+        if self._is_open:
+            return
         try:
             await self._cluster.open()
         except BaseException:
@@ -214,10 +216,11 @@ class ConsumerCore:
 
     # Handing out.
 
-    async def next(self, wait_ms: int | None) -> HandOut | Change:
+    async def next(self, deadline: float | None) -> HandOut | Change:
         """What is to be handed out, or a change that its user must be told of before the next call.
 
-        All that was handed out before is finished. Empty when nothing came within the time; None waits for ever.
+        All that was handed out before is finished. Empty when nothing came before the deadline, by the time of the
+        event loop; None waits for ever.
         """
         self._check_open()
         if self._is_polling:
@@ -225,7 +228,6 @@ class ConsumerCore:
         self._settle()
         self._is_polling = True
         self.counters.polls += 1
-        deadline = None if wait_ms is None else self._loop.time() + wait_ms / 1000
         try:
             while True:
                 self._woken.clear()
@@ -239,7 +241,7 @@ class ConsumerCore:
                     async with asyncio.timeout_at(deadline):
                         await self._woken.wait()
                 except TimeoutError:
-                    return self._hand_out([])
+                    return self._hand_out([], is_last=True)
         except ClientError:
             self.counters.errors += 1
             raise
@@ -311,11 +313,11 @@ class ConsumerCore:
             and entry.place.position == entry.start
         ]
 
-    def _hand_out(self, entries: list[Entry], *, is_stopped: bool = False) -> HandOut:
+    def _hand_out(self, entries: list[Entry], *, is_last: bool = False, is_stopped: bool = False) -> HandOut:
         for entry in entries:
             entry.place.hand_out(entry)
             entry.place.out_turn = next(self._out_turns)
-        self._out = HandOut(entries, self._options.deserializers, is_stopped=is_stopped)
+        self._out = HandOut(entries, self._options.deserializers, is_last=is_last, is_stopped=is_stopped)
         self._marks = ()
         self._fetcher.wake()
         return self._out

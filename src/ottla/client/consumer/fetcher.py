@@ -29,6 +29,8 @@ from ottla.wire.errors import ErrorCode
 FETCHED_AHEAD = 2
 """So many answers of a partition are held."""
 REFUSED_PAUSE_SECONDS = 1.0
+CLOCK_SECONDS = 1e-6
+"""By so much a timer may be early."""
 LINES = (Line.FETCHING, Line.FETCHING_TOO)
 _GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
@@ -79,10 +81,10 @@ class Fetcher:
         try:
             while True:
                 self._woken.clear()
-                pause_seconds = self._ask_leaders()
+                next_due = self._ask_leaders()
                 self._tell_of_old_trouble()
                 try:
-                    async with asyncio.timeout(pause_seconds):
+                    async with asyncio.timeout_at(next_due):
                         await self._woken.wait()
                 except TimeoutError:
                     pass
@@ -95,14 +97,14 @@ class Fetcher:
     # Asking.
 
     def _ask_leaders(self) -> float | None:
-        """Ask whom there is to ask; after how long to look again, if nothing happens before."""
+        """Ask whom there is to ask; when to look again, if nothing happens before."""
         now = self._loop.time()
         by_leader: defaultdict[int, list[PartitionPosition]] = defaultdict(list)
         next_due: float | None = None
         for place in self.positions.values():
             if place.is_asked or place.is_paused or not place.is_ready or len(place.fetched) >= FETCHED_AHEAD:
                 continue
-            if place.resting_until > now:
+            if place.resting_until > now + CLOCK_SECONDS:
                 next_due = place.resting_until if next_due is None else min(next_due, place.resting_until)
                 continue
             leader_id = self._cluster.leader_id(*place.topic_partition)
@@ -113,7 +115,7 @@ class Fetcher:
                 by_leader[leader_id].append(place)
         for leader_id, places in by_leader.items():
             self._ask_leader(leader_id, places, len(by_leader))
-        return None if next_due is None else max(next_due - now, 0)
+        return next_due
 
     def _ask_leader(self, leader_id: int, places: list[PartitionPosition], leaders: int) -> None:
         line = next((line for line in LINES if (leader_id, line) not in self._asked), None)

@@ -50,13 +50,17 @@ class Deserializers(NamedTuple):
 class HandOut:
     """What one call of the consumer's core gave to its user."""
 
-    __slots__ = ("deserializers", "entries", "is_interrupted", "is_stopped")
+    __slots__ = ("deserializers", "entries", "is_interrupted", "is_last", "is_stopped")
 
-    def __init__(self, entries: list[Entry], deserializers: Deserializers, *, is_stopped: bool = False) -> None:
+    def __init__(
+        self, entries: list[Entry], deserializers: Deserializers, *, is_last: bool = False, is_stopped: bool = False
+    ) -> None:
         self.entries = entries
         self.deserializers = deserializers
         self.is_interrupted = False
         """Something has to be done before more of it is handed out."""
+        self.is_last = is_last or is_stopped
+        """There is no time for more."""
         self.is_stopped = is_stopped
         """The user wants the loop to end."""
 

@@ -1,0 +1,102 @@
+"""What the scenarios of consumers share: a log with aborted records in it, users who keep count, and the rules."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from ottla.client import ClientError, ClientOptions, TopicPartition, aio
+from ottla.testing.world import World
+
+TOPIC = "t"
+GROUP = "g"
+OPTIONS = ClientOptions(request_timeout_ms=3_000, retry_timeout_ms=10_000, metadata_age_ms=5_000)
+
+
+class UsersMistake(Exception):
+    """Leaves the user's block."""
+
+
+def maybe_fail(random: Random, likely: float) -> None:
+    if random.random() < likely:
+        raise UsersMistake
+
+
+async def fill(world: World, partitions: int) -> None:
+    """Plain records, and transactions that were committed or aborted, small batches of all of them mixed."""
+    random = world.random
+    async with (
+        aio.Producer(world.bootstrap, linger_ms=0) as plain,
+        aio.Producer(world.bootstrap, linger_ms=0, transactional_id="one") as one,
+        aio.Producer(world.bootstrap, linger_ms=0, transactional_id="two") as two,
+    ):
+        number = 0
+        for _ in range(random.randint(4, 14)):
+            partition = random.randrange(partitions)
+            values = [b"%d" % (number + index) for index in range(random.randint(1, 12))]
+            number += len(values)
+            if random.random() < 0.3:
+                for value in values:
+                    await plain.send(TOPIC, value, partition=partition)
+                continue
+            try:
+                async with random.choice([one, two]).transaction() as transaction:
+                    producer = one if transaction._manager is one._transactions else two
+                    for value in values:
+                        await producer.send(TOPIC, value, partition=random.randrange(partitions))
+                    maybe_fail(random, 0.5)
+            except UsersMistake:
+                pass
+
+
+class History:
+    """What users were given, and what of that they were done with."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.seen: defaultdict[int, set[int]] = defaultdict(set)
+        self.finished: defaultdict[int, set[int]] = defaultdict(set)
+        self.count = 0
+        self.visible = {(record.partition, record.offset): record.value for record in world.committed(TOPIC)}
+
+    def give(self, partition: int, records: list[Any]) -> None:
+        for record in records:
+            assert (partition, record.offset) in self.visible, f"{partition}@{record.offset} may not be seen"
+            assert self.visible[partition, record.offset] == record.value
+            self.seen[partition].add(record.offset)
+            self.count += 1
+
+    def finish(self, partition: int, offsets: list[int]) -> None:
+        self.finished[partition].update(offsets)
+
+    def check_committed(self, done: dict[int, set[int]], what: str) -> None:
+        """Everything before a committed offset is `done`."""
+        if not self._world.is_up:
+            return
+        for place, committed in committed_offsets(self._world).items():
+            early = [
+                offset
+                for partition, offset in self.visible
+                if partition == place.partition and offset < committed and offset not in done[partition]
+            ]
+            assert not early, f"{place} is committed up to {committed}, and not {what}: {early}\n{self._world.trace()}"
+
+    def check_all_seen(self) -> None:
+        hidden = sorted(one for one in self.visible if one[1] not in self.seen[one[0]])
+        assert not hidden, f"never seen: {hidden}\n{self._world.trace()}"
+
+
+def committed_offsets(world: World) -> dict[TopicPartition, int]:
+    return {TopicPartition(lag.topic, lag.partition): lag.committed_offset for lag in world.broker.lags.of_group(GROUP)}
+
+
+async def opened(make: Callable[[], aio.Consumer]) -> aio.Consumer:
+    """A consumer, as soon as the cluster lets it open."""
+    while True:
+        try:
+            return await make().open()
+        except ClientError:
+            await asyncio.sleep(0.5)
