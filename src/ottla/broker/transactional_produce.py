@@ -52,6 +52,23 @@ Produce = Callable[[Refusals], "Response | Steps | None"]
 FindPartition = Callable[[TopicProduceData, PartitionProduceData], "Partition | None"]
 
 
+def asks_first(broker: Broker, version: int) -> bool:
+    """Whether the coordinator is asked before the first write of a transaction to a partition."""
+    is_verified = broker.settings.config.transaction_partition_verification_enable
+    return is_verified or version >= FIRST_VERSION_WITH_TRANSACTIONS_2
+
+
+def is_over(partition: Partition, records: Buffer | None) -> bool:
+    """Whether the transaction of a batch was ended since its write was admitted, so that it comes too late."""
+    if records is None or len(records) < HEADER_SIZE:
+        return False
+    header = read_header(records)
+    if header.magic != MAGIC or not header.is_transactional or header.producer_id < 0:
+        return False
+    producers, producer = partition.log.producers, (header.producer_id, header.producer_epoch)
+    return not (producers.is_admitted(*producer) or producers.is_replaced(*producer))  # which is another error
+
+
 def when_admitted(
     broker: Broker, request: ProduceRequest, context: Context, find: FindPartition, produce: Produce
 ) -> Response | Steps | None:
@@ -134,8 +151,7 @@ class _Admission:
 
     @property
     def _asks(self) -> bool:
-        is_verified = self._broker.settings.config.transaction_partition_verification_enable
-        return is_verified or self._context.version >= FIRST_VERSION_WITH_TRANSACTIONS_2
+        return asks_first(self._broker, self._context.version)
 
     def _hold(self) -> None:
         """The frame is good only until the handler returns, and nothing may overtake it."""

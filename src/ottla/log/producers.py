@@ -100,6 +100,11 @@ class Producers:
         producer = self.by_id.get(producer_id)
         return producer is not None and producer.epoch == epoch and producer.transaction_start is not None
 
+    def is_admitted(self, producer_id: int, epoch: int) -> bool:
+        """Whether it takes part, or its coordinator was asked, and no marker has ended the transaction since."""
+        asked = self._asked.get(producer_id)
+        return self.takes_part(producer_id, epoch) or (asked is not None and asked.epoch == epoch)
+
     def is_replaced(self, producer_id: int, epoch: int) -> bool:
         """Whether a higher epoch was seen here."""
         producer = self.by_id.get(producer_id)

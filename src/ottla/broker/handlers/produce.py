@@ -162,6 +162,8 @@ class Produced:
             validated = yield from partition.validate_large(large, self._now_ms)
             if _find(self._broker, topic, data.index, self._version) is not partition:  # it was deleted meanwhile
                 return self._refused(data.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if self._comes_too_late(partition, large.batch):
+                return self._refused(data.index, ErrorCode.INVALID_TXN_STATE, partition.log.log_start_offset)
             appended = partition.append_validated(validated, self._version, self._now_ms)
         except (InvalidRecords, LogError) as refusal:
             return self._not_appended(partition, data.index, refusal)
@@ -182,7 +184,17 @@ class Produced:
             answer = self._refused(data.index, refusal.code)
             answer.error_message = refusal.message
             return answer
+        if self._comes_too_late(partition, cast("Buffer | None", data.records)):
+            return self._refused(data.index, ErrorCode.INVALID_TXN_STATE, partition.log.log_start_offset)
         return self._append(partition, data)
+
+    def _comes_too_late(self, partition: Partition, records: Buffer | None) -> bool:
+        """Whether a transaction was ended while its write was under way: what comes now would stay undecided."""
+        if not self._has_transactional_id:
+            return False
+        from ottla.broker.transactional_produce import asks_first, is_over
+
+        return asks_first(self._broker, self._version) and is_over(partition, records)
 
     def _code_for_internal(self, data: PartitionProduceData) -> ErrorCode:
         """Only coordinators write to their topics. What is no batch at all is told first, as Kafka does."""
