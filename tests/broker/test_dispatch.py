@@ -8,9 +8,12 @@ import struct
 import pytest
 
 import ottla.testing
+from ottla.broker import dispatch
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import Context
 from ottla.broker.handlers import describe_cluster
+from ottla.broker.loop import Loop
+from ottla.broker.slices import Slices, Steps
 from ottla.wire.messages.api_versions import ApiVersionsResponse
 from ottla.wire.messages.describe_cluster import DescribeClusterResponse
 
@@ -40,3 +43,22 @@ def test_a_bug_closes_one_connection(monkeypatch: pytest.MonkeyPatch, handler: o
             assert unlucky.recv(1) == b""
             other.sendall(API_VERSIONS)
             assert len(other.recv(4)) == 4
+
+
+def test_a_large_request_is_taken_out_of_shared_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "AT_ONCE_SECONDS", -1.0)  # the machine was busy elsewhere for longer than that
+    memory = bytearray(b"asked")
+    answers: list[bytes] = []
+
+    def steps() -> Steps:
+        request = bytes(memory)
+        yield None
+        return request
+
+    loop = Loop()
+    dispatch.run_steps(Slices(loop), steps(), lambda answer, _failure: answers.append(answer))
+    memory[:] = b"other"  # somebody else's, which came next
+    while not answers:
+        loop.run_once()
+    loop.close()
+    assert answers == [b"asked"]

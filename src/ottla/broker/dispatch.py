@@ -276,8 +276,8 @@ def run_steps(
     """Run steps for a moment, and what is left in slices, with the connection of `context` held meanwhile."""
     now = slices.loop.now
     started = now()
-    job = None
     try:
+        job = next(steps)  # at least: the first takes the frame out of the memory that the next one comes into
         while job is None and now() - started < AT_ONCE_SECONDS:
             job = next(steps)
     except StopIteration as end:
