@@ -1,116 +1,83 @@
-"""What Ottla does, in a few seconds: a broker, a client of another make, a kill -9 in between, and the files."""
+"""Ottla, end to end: every change of a shop on SQLite, through a broker, into lake tables by Spark; with kills."""
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import os
-import re
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import KafkaAdminClient, NewTopic
+from lag_picture import draw_lag
+from shop_run import ShopRun
 
-TOPIC = "weather"
-CITIES = ("Brno", "Oslo", "Porto", "Turku")
-
-
-def say(title: str) -> None:
-    print(f"\n== {title}")
+TRANSACTIONS = 12_000
+RATE = 600
+PATIENCE_SECONDS = 300
 
 
-@contextlib.contextmanager
-def broker(folder: str) -> Iterator[tuple[str, int]]:
-    """`ottla serve` as a process of its own, on a free port: its address and process id."""
-    command = [
-        sys.executable,
-        "-m",
-        "ottla",
-        "serve",
-        "--data",
-        folder,
-        "--listen",
-        "127.0.0.1:0",
-        "--log-level",
-        "error",
-    ]
-    started = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        print(f"{line.strip()}  (after {time.perf_counter() - started:.2f} s)".replace(folder, "the demo's folder"))
-        found = re.search(r"on (\S+),", line)
-        assert found is not None
-        try:
-            yield found[1], process.pid
-        finally:
-            if process.poll() is None:
-                process.terminate()
+def say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')}  {text}", flush=True)
 
 
-def produce(address: str, numbers: range) -> int:
-    """Send with kafka-python and wait for every acknowledgement; the offset of the last."""
-    producer = KafkaProducer(bootstrap_servers=address, enable_idempotence=False, compression_type="lz4")
-    sent = [
-        producer.send(TOPIC, key=CITIES[number % 4].encode(), value=b"%d degrees" % (number * 7 % 35), partition=0)
-        for number in numbers
-    ]
-    offset = max(future.get(10).offset for future in sent)
-    producer.close()
-    return int(offset)
+def wait_for(condition: object, what: str, run: ShopRun) -> None:
+    until = time.monotonic() + PATIENCE_SECONDS
+    while not condition():  # type: ignore[operator]
+        if time.monotonic() > until:
+            sys.exit(f"waited too long for {what}; the pipeline said:\n{''.join(run.said)}")
+        time.sleep(0.1)
 
 
-def consume(address: str, offset: int, count: int) -> list[tuple[int, str, str]]:
-    consumer = KafkaConsumer(bootstrap_servers=address)
-    partition = TopicPartition(TOPIC, 0)
-    consumer.assign([partition])
-    consumer.seek(partition, offset)
-    found: list[tuple[int, str, str]] = []
-    until = time.monotonic() + 10
-    while len(found) < count and time.monotonic() < until:
-        for records in consumer.poll(500).values():
-            found += [(record.offset, record.key.decode(), record.value.decode()) for record in records]
-    consumer.close()
-    return found[:count]
+def moved(run: ShopRun) -> object:
+    """Whether the tables get changes, from now on."""
+    since = len(run.progress)
+    return lambda: any(told["rate"] > 0 for told in run.progress[since:])
 
 
 def main() -> None:
-    logging.disable(logging.WARNING)
-    with tempfile.TemporaryDirectory(prefix="ottla-demo-") as folder:
-        print(f"Ottla, with its data in {folder} (removed at the end)")
-        say("A broker that speaks Kafka's protocol")
-        with broker(folder) as (address, process_id):
-            admin = KafkaAdminClient(bootstrap_servers=address)
-            admin.create_topics([NewTopic(TOPIC, 1, 1)])
-            admin.close()
-            say(f"kafka-python creates the topic {TOPIC!r}, and sends 1,000 records to it")
-            last = produce(address, range(1_000))
-            print(f"all acknowledged; the last has offset {last}")
-            say("kill -9: the broker gets no chance to say goodbye")
-            os.kill(process_id, signal.SIGKILL)
-        say("Start it again: what was acknowledged is there")
-        with broker(folder) as (address, _):
-            found = consume(address, 0, 1_000)
-            print(f"kafka-python reads {len(found):,} records, the last with offset {found[-1][0]}")
-            last = produce(address, range(1_000, 1_010))
-            print(f"and sends ten more; the last has offset {last}")
-            for offset, city, value in consume(address, 1_007, 3):
-                print(f"  {offset}  {city:6}{value}")
-        say("Where the data lies: a folder for each partition, in Kafka's own format")
-        for path in sorted(Path(folder, f"{TOPIC}-0").iterdir()):
-            print(f"  {path.stat().st_size:>7,}  {path.name}")
-        say("Look into it:  ottla log verify")
-        verified = subprocess.run(
-            [sys.executable, "-m", "ottla", "log", "verify", f"{folder}/{TOPIC}-0"], capture_output=True, text=True
-        )
-        print(verified.stdout.replace(folder + "/", "").strip())
-        print("\nMore on the log itself:  .venv/bin/python examples/log_demo.py")
+    begun = time.monotonic()
+    folder = Path(tempfile.mkdtemp(prefix="ottla-demo-"))
+    run = ShopRun(folder, transactions=TRANSACTIONS, rate=RATE, seed=2026)
+    try:
+        run.start_broker()
+        run.prepare()
+        say(f"a broker listens on {run.bootstrap}")
+        run.start_pipeline()
+        say("the pipeline starts: shop.customers -> lake/customers, shop.orders -> lake/orders_history")
+        wait_for(lambda: run.progress, "Spark to start", run)
+        run.start_shop()
+        say(f"the shop opens: {TRANSACTIONS:,} transactions of inserts, updates and deletes, {RATE} a second")
+        wait_for(moved(run), "the first changes in the tables", run)
+        run.kill("driver")
+        say("kill -9 of the pipeline, while it writes")
+        run.start_pipeline()
+        wait_for(moved(run), "changes after the kill of the pipeline", run)
+        run.kill("broker")
+        say("kill -9 of the broker")
+        run.start_broker()
+        assert run.shop is not None
+        wait_for(lambda: run.shop.poll() is not None, "the shop to close", run)
+        told = len(run.progress)
+        wait_for(lambda: len(run.progress) > told + 2 and run.lag() == 0, "the tables to be level", run)
+        say("the shop has closed, and the tables have all of it")
+    finally:
+        run.stop()
+    show(run, time.monotonic() - begun)
+
+
+def show(run: ShopRun, seconds: float) -> None:
+    command = [sys.executable, "-m", "ottla", "pipeline", "verify", "shop.toml"]
+    verified = subprocess.run(command, cwd=run.folder, capture_output=True, text=True)
+    say("source and tables, row by row:")
+    print(verified.stdout.replace(f"{run.folder}/", "") + verified.stderr, end="")
+    rates = [told["rate"] for told in run.progress if told["rate"] > 0]
+    picture = run.folder / "lag.svg"
+    draw_lag(picture, run.progress, run.kills)
+    say(f"up to {max(rates):,.0f} changes a second into a table; {seconds:.0f} s in all")
+    print(f"  the lag over time    {picture}\n  the tables           {run.folder}/lake")
+    print(f"  the pipeline         {run.folder}/shop.toml\n  the shop             {run.folder}/shop.db")
+    print("Look into them:  .venv/bin/ottla pipeline status FILE, or any reader of Delta tables; docs/pipelines.md")
+    sys.exit(verified.returncode)
 
 
 if __name__ == "__main__":

@@ -213,7 +213,8 @@ class _Batch:
                     reason = _misfit(name, value, type_name)
                     if reason is not None:
                         values[index] = None
-                        outcomes[index] = (outcomes[index][0] or reason, None)
+                        if not any(outcomes[index]):  # a row that needs a wider column is decoded again
+                            outcomes[index] = (reason, None)
                 columns.append(column_of(values, type_name))
         return columns
 

@@ -1,0 +1,169 @@
+"""Changes through Spark into tables: from topics and from DataFrames, in batches and in streams."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ottla.client import EARLIEST, LATEST, NewRecord, Producer, Reader
+from ottla.pipelines import ChangeEvent, DeadLetters, apply_changes, encode_event, encode_key, read_arrow, read_table
+from ottla.pipelines.tables.applier import BadEvent, Outcome
+from ottla.pipelines.tables.layout import Layout
+from ottla.pipelines.tables.table import ChangeTable
+from ottla.testing import LocalBroker
+from tests.pipelines.tables.model import Change, current, disturbed, random_changes, versions
+from tests.pipelines.tables.test_table import rows_in, versions_in
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def event_of(change: Change) -> bytes:
+    key = {"id": change.key}
+    after = None if change.is_deleted else {"id": change.key, "value": change.value, "note": change.note}
+    columns = {"id": "bigint", "value": "string", "note": "string"}
+    operation = "d" if change.is_deleted else "u"
+    return encode_event(ChangeEvent(operation, key, None, after, change.position, change.position, 1, columns))
+
+
+def send(broker: LocalBroker, topic: str, changes: Iterable[Change]) -> None:
+    with Producer(broker.bootstrap, create_topics=True) as producer:
+        records = [NewRecord(event_of(change), key=encode_key({"id": change.key})) for change in changes]
+        producer.send_many(topic, records)
+
+
+def messages(spark: SparkSession, broker: LocalBroker, topic: str, **options: str) -> DataFrame:
+    reader = spark.read.format("ottla").option("kafka.bootstrap.servers", broker.bootstrap).option("subscribe", topic)
+    return reader.options(**options).load()
+
+
+def stream(spark: SparkSession, broker: LocalBroker, topic: str) -> DataFrame:
+    reader = spark.readStream.format("ottla").option("kafka.bootstrap.servers", broker.bootstrap)
+    return reader.option("subscribe", topic).option("startingOffsets", "earliest").load()
+
+
+def applied(outcome: Any) -> int:
+    assert isinstance(outcome, Outcome)
+    return outcome.changes
+
+
+def test_a_stream_becomes_a_table_and_a_replay_changes_nothing(
+    spark: SparkSession, ottla: LocalBroker, tmp_path: Path
+) -> None:
+    ottla.topic("changes", partitions=2)
+    target = str(tmp_path / "t")
+    sent: list[Change] = []
+    for batch in disturbed(random.Random(1), random_changes(random.Random(1), 300), 180):
+        send(ottla, "changes", batch)
+        sent += batch
+        # Every time the whole topic: what the table has is skipped by its offsets.
+        query = apply_changes(
+            target, stream(spark, ottla, "changes"), ["id"], trigger={"availableNow": True}, buckets=3
+        )
+        assert not isinstance(query, Outcome)
+        query.awaitTermination()
+    same_for_spark(spark, target)
+    assert rows_in(tmp_path / "t") == current(sent)
+    assert applied(apply_changes(target, messages(spark, ottla, "changes"), "id", buckets=3)) == 0
+
+
+def same_for_spark(spark: SparkSession, target: str) -> None:
+    by_spark = read_table(spark, target).toArrow().to_pylist()
+    in_memory = read_arrow(target, is_plain=True).to_pylist()
+    assert sorted(map(str, by_spark)) == sorted(map(str, in_memory))
+
+
+@pytest.mark.parametrize("tracked", [None, ["value"]])
+def test_a_history_has_every_version_once(
+    tracked: list[str] | None, spark: SparkSession, ottla: LocalBroker, tmp_path: Path
+) -> None:
+    first, second = disturbed(random.Random(1), random_changes(random.Random(1), 200), 120)
+    target = str(tmp_path / "t")
+    options: dict[str, Any] = {"stored_as_scd_type": 2, "track_history_column_list": tracked, "buckets": 3}
+    for batch in (first, second):
+        send(ottla, "changes", batch)
+        apply_changes(target, messages(spark, ottla, "changes"), "id", **options)
+        if batch is first:
+            ChangeTable(target, Layout(("id",), 2, 3, None if tracked is None else ("value",))).fold()
+    same_for_spark(spark, target)
+    assert versions_in(tmp_path / "t") == versions(first + second, tracks_note=tracked is None)
+
+
+def test_the_order_of_offsets_serves_sources_without_positions(
+    spark: SparkSession, ottla: LocalBroker, tmp_path: Path
+) -> None:
+    with Producer(ottla.bootstrap, create_topics=True) as producer:
+        for value in ("a", "b", "c"):
+            producer.send("plain", b'{"op": "u", "after": {"id": 1, "value": "%s"}}' % value.encode())
+    apply_changes(str(tmp_path / "t"), messages(spark, ottla, "plain"), ["id"], sequence_by="offset")
+    assert [row["value"] for row in read_arrow(str(tmp_path / "t")).to_pylist()] == ["c"]
+
+
+def test_bad_events_go_to_the_dead_letters_or_stop(spark: SparkSession, ottla: LocalBroker, tmp_path: Path) -> None:
+    send(ottla, "mixed", [Change(1, 1, "a")])
+    with Producer(ottla.bootstrap, create_topics=True) as producer:
+        producer.send("mixed", b"rubbish", key=b"k").result()
+    send(ottla, "mixed", [Change(2, 2, "b")])
+    with pytest.raises(BadEvent, match=r"mixed, partition 0, offset 1: the message is no JSON"):
+        apply_changes(str(tmp_path / "stops"), messages(spark, ottla, "mixed"), ["id"])
+    letters = DeadLetters(ottla.bootstrap, "mixed.dead-letters")
+    for expected in (2, 0):
+        frame = messages(spark, ottla, "mixed")
+        assert applied(apply_changes(str(tmp_path / "t"), frame, ["id"], dead_letters=letters)) == expected
+    assert sorted(rows_in(tmp_path / "t")) == [1, 2]
+    with Reader(ottla.bootstrap, letters.topic, start=EARLIEST, end=LATEST) as reader:
+        (letter,) = [record for fetched in reader for record in fetched.records]
+    assert (letter.key, letter.value) == (b"k", b"rubbish")
+    headers = dict(letter.headers)
+    assert (headers["ottla.error"] or b"").startswith(b"the message is no JSON")
+    assert headers["ottla.offset"] == b"1"
+
+
+def test_columns_grow_with_the_events(spark: SparkSession, ottla: LocalBroker, tmp_path: Path) -> None:
+    def send_row(row: dict[str, Any], columns: dict[str, str], position: int) -> None:
+        event = ChangeEvent("c", {"id": row["id"]}, None, row, position, None, position, columns)
+        with Producer(ottla.bootstrap, create_topics=True) as producer:
+            producer.send("growing", encode_event(event)).result()
+
+    target = str(tmp_path / "t")
+    send_row({"id": 1, "size": 7}, {"id": "int", "size": "int"}, 1)
+    apply_changes(target, messages(spark, ottla, "growing"), ["id"])
+    send_row({"id": 2**40, "size": 2**40, "colour": "red"}, {"id": "bigint", "size": "bigint", "colour": "string"}, 2)
+    apply_changes(target, messages(spark, ottla, "growing"), ["id"])
+    rows = {row["id"]: (row["size"], row["colour"]) for row in read_table(spark, target).toArrow().to_pylist()}
+    assert rows == {1: (7, None), 2**40: (2**40, "red")}
+
+
+@pytest.mark.parametrize("sequence", ["number", "text", "time", "struct"])
+def test_rows_of_ones_own_follow_the_rules_of_autocdc(sequence: str, spark: SparkSession, tmp_path: Path) -> None:
+    numbers = [3, -1, 12, 12, 7, 100]
+    expressions = {
+        "number": "number",
+        "text": "format_string('%05d', number + 5)",
+        "time": "timestamp_micros(number)",
+        "struct": "named_struct('a', 1, 'b', number)",
+    }
+    rows = [(1, n, f"v{n}", "s", "D" if n == 100 else "U") for n in numbers]
+    rows += [(2, n, f"v{n}", "s", "U") for n in numbers]
+    random.Random(2).shuffle(rows)
+    frame = spark.createDataFrame(rows, "id long, number long, value string, secret string, op string")
+    frame = frame.selectExpr("*", f"{expressions[sequence]} AS seq")
+    options: dict[str, Any] = {"apply_as_deletes": "op = 'D'", "except_column_list": ["op", "seq", "number", "secret"]}
+    target = str(tmp_path / "t")
+    for part in (frame.where("number < 10"), frame.where("number >= 10"), frame.where("number = 7")):
+        apply_changes(target, part, keys=["id"], sequence_by="seq", **options)
+    assert read_arrow(target, is_plain=True).to_pylist() == [{"id": 2, "value": "v100"}]
+
+
+def test_a_row_without_key_or_sequence_stops_a_batch_whole(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.createDataFrame([(1, 1, "a"), (None, 2, "b")], "id long, seq long, value string")
+    with pytest.raises(BadEvent, match="no key: id"):
+        apply_changes(str(tmp_path / "t"), frame, keys=["id"], sequence_by="seq")
+    frame = spark.createDataFrame([(1, None, "a")], "id long, seq long, value string")
+    with pytest.raises(BadEvent, match="no position"):
+        apply_changes(str(tmp_path / "t"), frame, keys=["id"], sequence_by="seq")
+    assert read_arrow(str(tmp_path / "t")).num_rows == 0
