@@ -45,8 +45,6 @@ def draw_lag(file: Path, progress: Sequence[dict[str, Any]], kills: Sequence[tup
     body = "\n".join(parts)
     ground = f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>'
     file.write_text(f'<svg xmlns="http://www.w3.org/2000/svg" {size}>\n{ground}\n{body}\n</svg>\n')
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size}>\n<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>\n{body}\n</svg>\n'
-    )
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, colour: str, dashes: str = "none") -> str:
