@@ -78,8 +78,15 @@ async def _open(core: _Core, timeout_seconds: float | None) -> None:
 
 def _dropped(core: Any, thread: LoopThread) -> None:
     """Nobody has the client any more, and nobody has closed it. Its thread ends when this is over."""
-    if not thread.is_closed and hasattr(core, "_drop"):
-        thread.call(core._drop)
+    if not thread.is_closed:
+        thread.call(_let_go, core)
+
+
+def _let_go(core: Any) -> None:
+    if hasattr(core, "_drop"):
+        core._drop()
+    if hasattr(core, "_cluster"):
+        core._cluster.begin_to_close()
 
 
 def Blocking(  # noqa: N802 - it stands where a class stood, and makes what looks like methods

@@ -89,11 +89,16 @@ class Cluster:
         await self.close()
 
     async def close(self) -> None:
+        connections = self.begin_to_close()
+        await asyncio.gather(*(connection.close() for connection in connections))
+
+    def begin_to_close(self) -> list[Connection]:
+        """All connections, at once: what follows may be cancelled."""
         connections = list(self._connections.values())
         self._connections.clear()
-        for connection in connections:  # all of them, although the rest may be cancelled
+        for connection in connections:
             connection.begin_to_close()
-        await asyncio.gather(*(connection.close() for connection in connections))
+        return connections
 
     # Asking brokers.
 

@@ -1,0 +1,82 @@
+"""A schema registry, by the HTTP interface of Confluent's, and its wire format: a zero, the schema's id, the bytes.
+
+Answers are kept: each schema is asked for once. A question blocks whoever asks, on an event loop too.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Any, NamedTuple
+
+from ottla.client.errors import ClientError
+
+_HEAD = struct.Struct(">bi")
+MAGIC = 0
+_CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
+
+
+class RegistryError(ClientError):
+    """The schema registry refuses, or cannot be reached."""
+
+
+class Schema(NamedTuple):
+    text: str
+    type: str  # AVRO, PROTOBUF or JSON
+
+
+class SchemaRegistry:
+    """`url` as in "http://localhost:8081"; `user` and `password` for basic authentication."""
+
+    def __init__(self, url: str, *, user: str = "", password: str = "", timeout_seconds: float = 10.0) -> None:
+        self._url = url.rstrip("/")
+        self._timeout_seconds = timeout_seconds
+        self._headers = {"Accept": _CONTENT_TYPE, "Content-Type": _CONTENT_TYPE}
+        if user:
+            self._headers["Authorization"] = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+        self._ids: dict[tuple[str, Schema], int] = {}
+        self._schemas: dict[int, Schema] = {}
+
+    def register(self, subject: str, schema: Schema) -> int:
+        """The id of a schema under a subject, which has it from now on."""
+        found = self._ids.get((subject, schema))
+        if found is None:
+            body = {"schema": schema.text, "schemaType": schema.type}
+            found = int(self._ask(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions", body)["id"])
+            self._ids[subject, schema] = found
+        return found
+
+    def schema(self, schema_id: int) -> Schema:
+        found = self._schemas.get(schema_id)
+        if found is None:
+            answer = self._ask(f"/schemas/ids/{schema_id}")
+            found = self._schemas[schema_id] = Schema(answer["schema"], answer.get("schemaType", "AVRO"))
+        return found
+
+    def _ask(self, path: str, body: dict[str, str] | None = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self._url + path, data, self._headers)
+        try:
+            with urllib.request.urlopen(request, timeout=self._timeout_seconds) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                reason = error.read().decode(errors="replace")
+            raise RegistryError(f"schema registry {self._url}: {error.code} for {path}: {reason}") from None
+        except OSError as error:
+            raise RegistryError(f"schema registry {self._url} cannot be reached: {error}") from error
+
+
+def frame(schema_id: int, data: bytes) -> bytes:
+    return _HEAD.pack(MAGIC, schema_id) + data
+
+
+def unframe(data: bytes) -> tuple[int, bytes]:
+    """The schema's id and the bytes behind it; ValueError if they are not in the wire format."""
+    if len(data) < _HEAD.size or data[0] != MAGIC:
+        raise ValueError("the bytes are not in the wire format of a schema registry: they begin with a zero and an id")
+    return _HEAD.unpack_from(data)[1], data[_HEAD.size :]

@@ -1,0 +1,123 @@
+"""Clients and what is around them: threads, forks, the end of the program, and `help`."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import ottla.client
+import ottla.testing
+from ottla.client import Admin, DeliveryFailed, Producer, aio
+
+
+def test_calls_of_several_threads_land_in_their_order() -> None:
+    with ottla.testing.broker() as broker, Producer(broker.bootstrap, linger_ms=20) as producer:
+        broker.topic("t")
+        for number in range(60):
+            thread = threading.Thread(target=producer.send, args=("t", b"%d" % number))
+            thread.start()
+            thread.join()
+            producer.send("t", b"%d+" % number)
+        producer.flush()
+        wanted = [text for number in range(60) for text in (b"%d" % number, b"%d+" % number)]
+        assert broker.values("t") == wanted
+
+
+def test_open_and_close_stand_beside_with() -> None:
+    with ottla.testing.broker() as broker:
+        broker.topic("t")
+        producer = Producer([broker.bootstrap], acks=1).open(10)
+        producer.send("t", b"x")
+        producer.close(10)
+        producer.close()
+        admin = Admin([broker.bootstrap]).open()
+        assert [topic.name for topic in admin.list_topics()] == ["t"]
+        admin.close()
+
+
+def test_a_client_that_is_dropped_leaves_no_thread() -> None:
+    with ottla.testing.broker() as broker:
+        before = set(threading.enumerate())
+        producer = Producer(broker.bootstrap).open()
+        [thread] = set(threading.enumerate()) - before
+        del producer
+        gc.collect()
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+def test_one_that_was_never_opened_has_no_thread() -> None:
+    before = threading.active_count()
+    producer = Producer("localhost:1")
+    assert threading.active_count() == before
+    producer.close()
+
+
+def test_in_a_child_of_the_process_it_is_an_error_and_no_hang() -> None:
+    script = """
+import os, sys, warnings
+warnings.simplefilter("ignore")
+import ottla.testing
+from ottla.client import Producer
+with ottla.testing.broker() as broker:
+    broker.topic("t")
+    producer = Producer(broker.bootstrap, linger_ms=1000).open()
+    sent = producer.send("t", b"the parent's")
+    child = os.fork()
+    if child == 0:
+        told = 0
+        for call in (lambda: producer.send("t", b"x"), producer.flush, sent.result):
+            try:
+                call()
+            except Exception as error:
+                told += "forked" in str(error)
+        producer.close()
+        os._exit(told)
+    _, status = os.waitpid(child, 0)
+    producer.close()
+    print(os.waitstatus_to_exitcode(status), broker.values("t"))
+    sys.stdout.flush()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split("\n")[0] == '3 [b"the parent\'s"]'
+
+
+def test_a_program_that_ends_with_records_unsent_says_so() -> None:
+    script = """
+from ottla.client import Producer
+import ottla.testing
+with ottla.testing.broker() as broker:
+    broker.topic("t")
+    producer = Producer(broker.bootstrap, linger_ms=60_000).open()
+    for _ in range(3):
+        producer.send("t", b"x")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert "the program ends, and 3 records were not sent: close the producer, or flush it" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["Producer", "Admin"])
+def test_help_shows_options_signatures_and_words(name: str) -> None:
+    face, core = getattr(ottla.client, name), getattr(aio, name)
+    assert face.__doc__ == core.__doc__
+    assert list(inspect.signature(face).parameters) == list(inspect.signature(core).parameters)
+    for method, function in vars(core).items():
+        if inspect.iscoroutinefunction(function) and not method.startswith("_") and method not in ("open", "close"):
+            shown = getattr(face, method)
+            assert inspect.signature(shown) == inspect.signature(function)
+            assert shown.__doc__ == function.__doc__
+
+
+def test_what_was_not_written_is_said_at_the_end_of_with() -> None:
+    with ottla.testing.broker() as broker:
+        broker.topic("t")
+        broker.faults.error("Produce", "INVALID_RECORD")
+        producer = Producer(broker.bootstrap).open()
+        producer.send("t", b"x")
+        with pytest.raises(DeliveryFailed):
+            producer.close(10)

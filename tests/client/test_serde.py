@@ -1,0 +1,128 @@
+"""Keys and values as functions make them: text, JSON, and Avro and Protobuf with a small registry."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any, ClassVar
+
+import pytest
+from google.protobuf.struct_pb2 import Struct, Value  # type: ignore[import-untyped]
+
+from ottla.client import InvalidRecord, NewRecord, aio, serde
+from ottla.client.serde.avro import AvroDeserializer, AvroSerializer
+from ottla.client.serde.protobuf import ProtobufDeserializer, ProtobufSerializer
+from ottla.client.serde.registry import RegistryError, SchemaRegistry
+from ottla.testing.world import World
+
+ORDER = {"type": "record", "name": "Order", "fields": [{"name": "count", "type": "int"}]}
+
+
+class Registry(BaseHTTPRequestHandler):
+    schemas: ClassVar[list[dict[str, str]]] = []
+    asked: ClassVar[list[str]] = []
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.asked.append(self.path)
+        if body not in self.schemas:
+            self.schemas.append(body)
+        self._answer(200, {"id": self.schemas.index(body) + 1})
+
+    def do_GET(self) -> None:
+        number = int(self.path.rsplit("/", 1)[1])
+        self.asked.append(self.path)
+        if number > len(self.schemas):
+            self._answer(404, {"message": "no such schema"})
+        else:
+            self._answer(200, self.schemas[number - 1])
+
+    def _answer(self, code: int, body: dict[str, Any]) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: Any) -> None:
+        """Nobody reads it."""
+
+
+@pytest.fixture
+def registry() -> Iterator[SchemaRegistry]:
+    Registry.schemas.clear()
+    Registry.asked.clear()
+    server = HTTPServer(("127.0.0.1", 0), Registry)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield SchemaRegistry(f"http://127.0.0.1:{server.server_port}/")
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_producer_writes_what_its_functions_make() -> None:
+    with World() as world:
+        world.create_topic("t")
+
+        async def main() -> None:
+            async with aio.Producer(world.bootstrap, key=serde.encode_text, value=serde.encode_json) as producer:
+                await producer.send("t", {"count": 2}, key="é")
+                await producer.send("t", None, key="gone")
+                await producer.send_many("t", [[1], NewRecord({"a": None}, key="k")])
+                with pytest.raises(InvalidRecord, match="the value cannot be serialized"):
+                    producer.send("t", {1, 2})
+                with pytest.raises(InvalidRecord, match="text is a str, not int"):
+                    producer.send("t", 1, key=7)
+
+        world.run(main())
+        found = [(record.key, record.value) for record in world.written("t")]
+        assert found == [("é".encode(), b'{"count":2}'), (b"gone", None), (None, b"[1]"), (b"k", b'{"a":null}')]
+        both = serde.Deserializers(serde.decode_text, serde.decode_json)
+        assert (both.key("t", found[0][0]), both.value("t", found[0][1])) == ("é", {"count": 2})
+        assert both.value("t", None) is None
+
+
+def test_what_is_no_function_is_refused() -> None:
+    with pytest.raises(TypeError, match="value is a function of one argument"):
+        aio.Producer("localhost:9092", value=7)  # type: ignore[arg-type]
+
+
+def test_avro_goes_there_and_back_and_the_registry_is_asked_once(registry: SchemaRegistry) -> None:
+    write = serde.Serializers(None, AvroSerializer(registry, ORDER))
+    data = [write("orders", {"count": count}, None)[0] for count in range(3)]
+    assert data[0] == b"\0\0\0\0\x01\0"
+    newer = {**ORDER, "fields": [*ORDER["fields"], {"name": "colour", "type": "string", "default": "red"}]}
+    read = serde.Deserializers(None, AvroDeserializer(registry, newer))
+    assert [read.value("orders", one) for one in data] == [{"count": count, "colour": "red"} for count in range(3)]
+    assert Registry.asked == ["/subjects/orders-value/versions", "/schemas/ids/1"]
+    with pytest.raises(InvalidRecord, match="cannot be serialized"):
+        write("orders", {"count": "two"}, None)
+    with pytest.raises(ValueError, match="not in the wire format"):
+        read.value("orders", b"plain")
+    with pytest.raises(RegistryError, match="no such schema"):
+        read.value("orders", b"\0\0\0\0\x09\0")
+
+
+def test_protobuf_names_the_message_in_its_file(registry: SchemaRegistry) -> None:
+    first = serde.Serializers(None, ProtobufSerializer(registry, Struct))
+    second = serde.Serializers(None, ProtobufSerializer(registry, Value))
+    struct = Struct()
+    struct.update({"a": 1})
+    one, _ = first("t", struct, None)
+    other, _ = second("t", Value(string_value="x"), None)
+    assert (one[5:6], other[5:7]) == (b"\0", b"\x02\x02")
+    assert serde.Deserializers(None, ProtobufDeserializer(Struct)).value("t", one) == struct
+    assert serde.Deserializers(None, ProtobufDeserializer(Value)).value("t", other).string_value == "x"
+    with pytest.raises(InvalidRecord, match="it is a Struct, not a Value"):
+        first("t", Value(), None)
+    with pytest.raises(ValueError, match="cut off"):
+        ProtobufDeserializer(Value).bind("t", "value")(b"\0\0\0\0\1\x80")
+
+
+def test_a_registry_that_is_not_there_is_said_plainly() -> None:
+    write = serde.Serializers(None, AvroSerializer(SchemaRegistry("http://127.0.0.1:1"), ORDER))
+    with pytest.raises(RegistryError, match="cannot be reached"):
+        write("orders", {"count": 1}, None)
