@@ -44,7 +44,7 @@ class Fault:
         self.count = 0
         self._times = times
         self._after = after
-        self._topic = topic
+        self.topic = topic
         self._client_id = client_id
         self._met = threading.Condition()
 
@@ -71,7 +71,7 @@ class Fault:
             return False
         if self._client_id is not None and header.client_id != self._client_id:
             return False
-        if self._topic is not None and self._topic not in _topics_of(request, topic_name):
+        if self.topic is not None and self.topic not in _topics_of(request, topic_name):
             return False
         if self._after:
             self._after -= 1

@@ -12,6 +12,7 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
@@ -68,14 +69,15 @@ class LocalBroker:
         *,
         port: int = 0,
         durability: str = "page-cache",
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, object] | None = None,
     ) -> None:
-        """`settings`: the broker's, by Kafka's names."""
+        """`settings`: the broker's, by Kafka's names; numbers and booleans may be such."""
         self.folder = folder
         self.faults = Faults()
         self._syncs = {"page-cache": False, "fsync": True}[durability]
         self._disk = FillableDisk(syncs=self._syncs)
-        self._settings = dict(settings or {})
+        self._settings = {name: _text(value) for name, value in (settings or {}).items()}
+        self._is_up = False
         self._resumed = threading.Event()
         self._resumed.set()
         self._start(port)
@@ -100,6 +102,7 @@ class LocalBroker:
             raise
         self._thread = threading.Thread(target=self._loop.run, name="ottla-broker", daemon=True)
         self._thread.start()
+        self._is_up = True
 
     # Where it is
 
@@ -126,6 +129,10 @@ class LocalBroker:
 
     def call(self, function: Callable[[Broker], T]) -> T:
         """Call on the broker's own thread, where alone its state may be touched, and give back the result."""
+        if not self._is_up:
+            raise RuntimeError("the broker is down: look into it when it is up again")
+        if not self._resumed.is_set():
+            raise RuntimeError("the broker is paused: look into it when it has resumed")
         result: Future[T] = Future()
 
         def run() -> None:
@@ -208,7 +215,13 @@ class LocalBroker:
 
     def lag(self, group: str) -> int:
         """The records that a group has not committed yet and would still get, in all partitions it has committed."""
-        return self.call(lambda broker: sum(lag.records for lag in broker.lags.of_group(group)))
+
+        def look(broker: Broker) -> int:
+            if not any(group in shard.machine.groups for shard in broker.groups.shards()):
+                raise ValueError(f"there is no group {group!r}: nobody has joined it, or committed anything for it")
+            return sum(lag.records for lag in broker.lags.of_group(group))
+
+        return self.call(look)
 
     def wait_for_lag_zero(self, group: str, *, within: float = 10.0) -> None:
         """Until a group has committed all there is to get; AssertionError if it has not in time."""
@@ -258,6 +271,8 @@ class LocalBroker:
             self.resume()
 
     def pause(self) -> None:
+        if not self._is_up or not self._resumed.is_set():
+            raise RuntimeError("the broker is down, or paused already")
         is_paused = threading.Event()
         self._resumed.clear()
         resumed = self._resumed
@@ -289,6 +304,8 @@ class LocalBroker:
     @contextmanager
     def down(self, *, kill: bool = False) -> Iterator[None]:
         """Stopped, or killed, for a while: connections are refused. Then it is there again, with the same data."""
+        if not self._is_up:
+            raise RuntimeError("the broker is down already")
         port = self.port
         self._end(kill=kill)
         try:
@@ -305,6 +322,8 @@ class LocalBroker:
 
     def _end(self, *, kill: bool) -> None:
         self.resume()
+        self._tell_of_lost_faults()
+        self._is_up = False
         self._loop.post(self._loop.stop)
         self._thread.join()
         if kill:
@@ -313,6 +332,16 @@ class LocalBroker:
             self._broker.stop()
         self._loop.close()
 
+    def _tell_of_lost_faults(self) -> None:
+        """One that waits for a topic that nobody has made was most likely meant for another."""
+        names = self.call(lambda broker: set(broker.topics.by_name))
+        for fault in self.faults.waiting:
+            if not fault.count and not fault.is_over and fault.topic is not None and fault.topic not in names:
+                warnings.warn(
+                    f"{fault!r} waited for topic {fault.topic!r}, and there is none; there are {sorted(names)}",
+                    stacklevel=2,
+                )
+
 
 @contextmanager
 def broker(
@@ -320,7 +349,7 @@ def broker(
     *,
     port: int = 0,
     durability: str = "page-cache",
-    settings: Mapping[str, str] | None = None,
+    settings: Mapping[str, object] | None = None,
 ) -> Iterator[LocalBroker]:
     """A broker that listens on loopback; without a folder its data is in one that is removed at the end.
 
@@ -339,6 +368,11 @@ def _new_folder() -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="ottla-broker-") as folder:
         put_fresh_store(folder)
         yield folder
+
+
+def _text(value: object) -> str:
+    """A setting as Kafka writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _topic(broker: Broker, name: str) -> Topic:

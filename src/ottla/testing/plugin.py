@@ -12,7 +12,7 @@ whole run, for suites that would rather share than start.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -30,9 +30,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def ottla(request: pytest.FixtureRequest) -> Iterator[LocalBroker]:
-    """A running broker of this test's own, whose data goes with it."""
-    marker = request.node.get_closest_marker("ottla")
-    yield from _running(**(marker.kwargs if marker is not None else {}))
+    """A running broker of this test's own, whose data goes with it. Markers of file, class and function add up."""
+    wanted: dict[str, Any] = {}
+    for marker in reversed(list(request.node.iter_markers("ottla"))):  # the nearest has the last word
+        for name, value in marker.kwargs.items():
+            wanted[name] = wanted.get(name, {}) | value if isinstance(value, dict) else value
+    yield from _running(**wanted)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +51,7 @@ def ottla_session() -> Iterator[LocalBroker]:
 
 
 def _running(
-    topics: dict[str, int] | None = None, settings: dict[str, str] | None = None, durability: str = "page-cache"
+    topics: dict[str, int] | None = None, settings: dict[str, object] | None = None, durability: str = "page-cache"
 ) -> Iterator[LocalBroker]:
     from ottla.testing import broker
 

@@ -1,0 +1,83 @@
+"""The position of a consumer in a partition: what is finished, what is put back, what is damaged. Without I/O."""
+
+import pytest
+
+from ottla.client import MalformedAnswer, TopicPartition
+from ottla.client.consumer.fetched_data import FetchedData
+from ottla.client.consumer.hand_out import Deserializers, HandOut, hand_out_messages, take_batches
+from ottla.client.consumer.partition_position import PartitionPosition, Status
+from ottla.records.build import build_batch
+
+
+def fetched(start: int, *sizes: int, damaged: int | None = None) -> FetchedData:
+    """Batches of so many records each."""
+    buffer, offset = bytearray(), start
+    for number, size in enumerate(sizes):
+        batch = build_batch([b"%d" % (offset + index) for index in range(size)], timestamp=0, base_offset=offset)
+        if number == damaged:
+            batch[-1] ^= 1
+        buffer += batch
+        offset += size
+    return FetchedData("t", 0, start, bytes(buffer), [], offset)
+
+
+def located(*data: FetchedData) -> PartitionPosition:
+    place = PartitionPosition(TopicPartition("t", 0))
+    place.locate(place.epoch, data[0].fetch_offset)
+    for one in data:
+        assert place.take(place.epoch, one)
+    return place
+
+
+def hand_out(place: PartitionPosition) -> HandOut:
+    place.settle()
+    entry = place.peek()
+    assert entry is not None
+    place.hand_out(entry)
+    return HandOut([entry], Deserializers())
+
+
+def test_what_is_in_hand_is_not_finished_until_more_is_asked_for() -> None:
+    place = located(fetched(0, 3))
+    messages = hand_out_messages(hand_out(place))
+    assert [next(messages).offset for _ in range(2)] == [0, 1]
+    assert (place.finished, place.position) == (1, 2)
+    assert [message.offset for message in hand_out_messages(hand_out(place))] == [2]
+    assert (place.finished, place.to_commit) == (3, 3)
+
+
+def test_what_is_handed_back_comes_again() -> None:
+    place = located(fetched(0, 3))
+    messages = hand_out_messages(hand_out(place))
+    next(messages), next(messages)
+    place.hand_back()
+    assert [message.offset for message in hand_out_messages(hand_out(place))] == [1, 2]
+
+
+def test_sound_records_come_before_the_damage_and_nothing_behind_it() -> None:
+    place = located(fetched(0, 2, 2, 2, damaged=1), fetched(6, 1))
+    [batch] = take_batches(hand_out(place))
+    assert [record.offset for record in batch.records] == [0, 1]
+    for _ in range(2):
+        place.settle()
+        assert (place.finished, place.position, place.fetch_offset) == (2, 2, 2)
+        assert not place.fetched
+        place.take(place.epoch, fetched(2, 2, 2, damaged=0))
+        with pytest.raises(MalformedAnswer, match="offset 2"):
+            take_batches(hand_out(place))
+    place.settle()
+    place.seek(4)
+    place.take(place.epoch, fetched(4, 2))
+    assert [message.offset for message in hand_out_messages(hand_out(place))] == [4, 5]
+
+
+def test_what_was_asked_for_before_a_move_is_stale() -> None:
+    place = located(fetched(0, 2))
+    epoch = place.epoch
+    place.seek(10)
+    assert not place.take(epoch, fetched(2, 2))
+    assert (place.fetched, place.position, place.finished) == (place.fetched.__class__(), 10, 10)
+    place.rewind()
+    assert place.status is Status.REWINDING
+    place.locate(epoch, 99)  # an answer to an older question
+    assert place.status is Status.REWINDING
