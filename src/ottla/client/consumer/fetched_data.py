@@ -70,8 +70,9 @@ class FetchedData:
         """The records from `start` on that may be seen, at most so many, up to the first damage."""
         sound = self._sound
         if sound is None or start < self._sound_from:
-            sound = self._sound = self._decode(start)
-            self._sound_from = start
+            sound = self._decode(start)
+            if start > self.fetch_offset:  # it was put back, and may be again; else the records are the user's alone
+                self._sound, self._sound_from = sound, start
         elif start > self._sound_from:  # the user was in the middle: what is decoded stays decoded
             first = bisect_left(sound.records, start, key=lambda record: record.offset)
             sound = self._sound = sound._replace(records=sound.records[first:])
