@@ -50,7 +50,7 @@ class OpenBroker:
         version = request.api.highest if version is None else version
         context = cast(
             Context,
-            SimpleNamespace(version=version, client_id="test", connection=SimpleNamespace(listener="PLAINTEXT")),
+            SimpleNamespace(version=version, client_id="test", listener="PLAINTEXT"),
         )
         response = module.handle(self.broker, request, context)
         if isinstance(response, GeneratorType):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 
-from ottla.broker.dispatch import served_apis
+from ottla.broker.api_table import served_apis
 from ottla.testing import LocalBroker
 from tests.conformance.sizes import SIZE_SETTINGS
 

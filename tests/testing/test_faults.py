@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.dispatch import served_apis
+from ottla.broker.api_table import served_apis
 from ottla.records.build import build_batch
 from ottla.testing import LocalBroker
 from ottla.testing.refusals import can_be_refused, refusal

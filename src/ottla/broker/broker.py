@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ottla.broker.access import AllowEverything, Authorizer
 from ottla.broker.address_limits import parse_address_limits
 from ottla.broker.admission import Admission
 from ottla.broker.background import Background
@@ -61,9 +62,14 @@ class Broker:
         *,
         syncs: bool = False,
         survives_power_loss: bool = True,
+        authorizer: Authorizer | None = None,
     ) -> None:
-        """`syncs`: acknowledge only what is on the disk. `survives_power_loss`: the store of topics does."""
+        """`syncs`: acknowledge only what is on the disk. `survives_power_loss`: the store of topics does.
+
+        Without an authorizer everybody may do everything.
+        """
         self.loop = loop
+        self.authorizer: Authorizer = authorizer or AllowEverything()
         self.settings = settings or BrokerSettings()
         config = self.settings.config
         self.node_id = config.node_id
@@ -91,6 +97,8 @@ class Broker:
         self._is_open = False
         self._background: Background | None = None
         self._pages: HttpServer | None = None
+        self._groups: Groups | None = None
+        self._transactions: Transactions | None = None
 
     def open(self) -> None:
         """Open the data: from here on everything works but what needs the network."""
@@ -174,7 +182,7 @@ class Broker:
 
     def endpoint_for(self, context: Context) -> Endpoint:
         """Where the client that asks is told to connect."""
-        return self.endpoints[context.connection.listener]
+        return self.endpoints[context.listener]
 
     def serve_pages(self, host: str, port: int) -> int:
         """Serve /metrics and /health too, on a port of their own; which one it is."""
@@ -216,21 +224,28 @@ class Broker:
             self._background.stop()
         if self._pages is not None:
             self._pages.close()
-        if "transactions" in self.__dict__:
-            self.transactions.stop()
-        if "groups" in self.__dict__:
-            self.groups.stop()
+        if self._transactions is not None:
+            self._transactions.stop()
+        if self._groups is not None:
+            self._groups.stop()
         for server in self.servers:
             server.close()
         if self._catalog is not None:
             self._catalog.close()
 
-    @functools.cached_property
+    @property
     def groups(self) -> Groups:
         """The coordinator of groups; there is none before somebody asks."""
-        from ottla.broker.groups import Groups
+        if self._groups is None:
+            from ottla.broker.groups import Groups
 
-        return Groups(self)
+            self._groups = Groups(self)
+        return self._groups
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether somebody has asked for a group."""
+        return self._groups is not None
 
     @functools.cached_property
     def group_configs(self) -> GroupConfigs:
@@ -244,12 +259,14 @@ class Broker:
 
         return Lags(self)
 
-    @functools.cached_property
+    @property
     def transactions(self) -> Transactions:
         """The coordinator of transactions, likewise."""
-        from ottla.broker.transactions import Transactions
+        if self._transactions is None:
+            from ottla.broker.transactions import Transactions
 
-        return Transactions(self)
+            self._transactions = Transactions(self)
+        return self._transactions
 
     @property
     def catalog(self) -> Catalog:

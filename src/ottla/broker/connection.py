@@ -14,6 +14,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any, NamedTuple
 
+from ottla.broker.access import ANONYMOUS, Principal
 from ottla.broker.loop import READ, WRITE, Loop
 from ottla.broker.receive_memory import ReceiveMemory
 from ottla.broker.system import Socket
@@ -63,10 +64,13 @@ class Connection:
         limits: Limits,
         handle: Callable[[Connection, memoryview], None],
         closed: Callable[[Connection, str], None],
+        listener: str = "",
+        principal: Principal = ANONYMOUS,
     ) -> None:
         self.socket = sock
         self.address = address  # of the client
-        self.listener = ""  # the name of the one it came through
+        self.listener = listener  # the name of the one it came through
+        self.principal = principal  # who is at the other end
         self._loop = loop
         self._memory = memory
         self._limits = limits

@@ -1,27 +1,26 @@
 """From a frame to its handler and from its answer to the connection.
 
-A handler is a function `handle(broker, request, context)` in the module of handlers/ that is named after its API. It
-returns the answer, or None when the answer comes later through `context.reply`. Where a request can ask for much work,
-the handler is a generator that yields between small steps and returns the same: what is not done in a moment goes on
-in slices between the rounds of the loop, and its connection is held until then, so that nothing overtakes it. Large
-requests are read, and large answers written, in steps too. Modules are imported when their API is first asked for, so
-that a broker starts without them.
+A handler is a function `handle(broker, request, context)`, found in the table of APIs (api_table.py). It returns the
+answer, or None when the answer comes later through `context.reply`. Where a request can ask for much work, the handler
+is a generator that yields between small steps and returns the same: what is not done in a moment goes on in slices
+between the rounds of the loop, and its connection is held until then, so that nothing overtakes it. Large requests are
+read, and large answers written, in steps too.
+
+Before its handler sees it, every request passes one step: `Context.authorize`, with the permissions of its row.
 """
 
 from __future__ import annotations
 
-import functools
-import importlib
-import re
 from collections.abc import Callable
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from ottla.broker import handlers
+from ottla.broker.access import NotAuthorized, Principal, check
+from ottla.broker.api_table import BY_KEY, Route
+from ottla.broker.permissions import Permissions
 from ottla.broker.quotas import REQUEST_PERCENTAGE
 from ottla.broker.slices import Slices, Steps
 from ottla.wire import apis
-from ottla.wire.apis import Api
 from ottla.wire.frames import (
     decode_request_body,
     decode_request_body_in_steps,
@@ -81,6 +80,22 @@ class Context:
     @property
     def client_id(self) -> str:
         return self.header.client_id or ""
+
+    @property
+    def listener(self) -> str:
+        """The name of the one the client came through."""
+        return self.connection.listener
+
+    @property
+    def principal(self) -> Principal:
+        """Who asks."""
+        return self.connection.principal
+
+    def authorize(self, broker: Broker, permissions: Permissions, request: Any) -> None:
+        """NotAuthorized where the principal lacks one of the permissions that the request takes."""
+        authorizer = broker.authorizer
+        if not authorizer.allows_everything:
+            check(authorizer, self.principal, self.listener, permissions(request, broker.topics.name_of))
 
     def reply(self, response: Response) -> None:
         header = self.header
@@ -146,7 +161,7 @@ class MeasuredContext(Context):
 class Dispatch:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._routes: dict[tuple[int, int], Handler] = {}  # by API and version: those asked for so far
+        self._routes: dict[tuple[int, int], tuple[Handler, Route]] = {}  # by API and version: those asked for so far
         self._runs: ProduceRuns | None = None  # from the first Produce request on
 
     def handle(self, connection: Connection, frame: memoryview) -> None:
@@ -158,7 +173,7 @@ class Dispatch:
             runs.end()
         try:
             header = read_request_header(frame)
-            handler = self._routes.get((header.api.key, header.version)) or self._first_of_its_kind(header)
+            handler, route = self._routes.get((header.api.key, header.version)) or self._first_of_its_kind(header)
             is_large = len(frame) > STEPS_FROM_BYTES and header.api is not apis.PRODUCE
             if is_large:
                 _check_size(header, len(frame))
@@ -173,8 +188,9 @@ class Dispatch:
         broker.metrics.received_bytes += len(frame)
         try:
             if is_large:
-                answer_in_steps(broker, context, self._large(handler, frame, context))
+                answer_in_steps(broker, context, self._large(handler, route, frame, context))
                 return
+            context.authorize(broker, route.permissions, request)
             started = broker.loop.now() if isinstance(context, MeasuredContext) else 0.0
             answered = handler(broker, request, context)
             if isinstance(answered, GeneratorType):
@@ -185,8 +201,10 @@ class Dispatch:
             if answered is not None:
                 response = cast("Response", answered)
                 context.reply(response)
-                if header.api is apis.PRODUCE:
-                    self._learn(header, request, response)
+                if header.api is apis.PRODUCE and broker.authorizer.allows_everything:
+                    self._learn(header, request, response)  # for all clients alike
+        except NotAuthorized as refusal:
+            connection.refuse(str(refusal))
         except Exception:
             broker.report_bug(header)
             connection.close("the broker failed")
@@ -197,9 +215,10 @@ class Dispatch:
             return ApiVersionsRequest()  # answered in version 0, with what there is
         return decode_request_body(header, frame)
 
-    def _large(self, handler: Handler, frame: memoryview, context: Context) -> Steps:
+    def _large(self, handler: Handler, route: Route, frame: memoryview, context: Context) -> Steps:
         """Read and handle a request of many elements."""
         request = yield from decode_request_body_in_steps(context.header, frame)
+        context.authorize(self._broker, route.permissions, request)
         answered = handler(self._broker, request, context)
         if isinstance(answered, GeneratorType):
             answered = yield from answered
@@ -219,17 +238,18 @@ class Dispatch:
             self._runs = ProduceRuns(self._broker)
         self._runs.learn(header, request, response)
 
-    def _first_of_its_kind(self, header: RequestHeader) -> Handler:
+    def _first_of_its_kind(self, header: RequestHeader) -> tuple[Handler, Route]:
         """Find the handler of a version that was not asked for before, and remember it if it is served."""
         api = header.api
-        handler = _find_handler(api)
-        if handler is None:
+        route = BY_KEY.get(api.key)
+        if route is None:
             raise ProtocolError(f"{api.name} is not served")
+        found = route.load(), route
         if api.serves(header.version):
-            self._routes[api.key, header.version] = handler
+            self._routes[api.key, header.version] = found
         elif api is not apis.API_VERSIONS:
             raise ProtocolError(f"{api.name} has no version {header.version}")
-        return handler
+        return found
 
 
 def _check_size(header: RequestHeader, size_bytes: int) -> None:
@@ -305,28 +325,3 @@ def run_steps(
 
     task = slices.start(steps, ended, job)
     connection.call_when_closed(task.cancel)
-
-
-@functools.cache
-def served_apis() -> list[Api]:
-    """The APIs that have a handler, without importing any."""
-    import pkgutil  # only ApiVersions asks
-
-    modules = {module.name for module in pkgutil.iter_modules(handlers.__path__)}
-    return [api for api in apis.APIS if module_name(api) in modules]
-
-
-def module_name(api: Api) -> str:
-    """DescribeLogDirs is handled in describe_log_dirs."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", api.name).lower()
-
-
-def _find_handler(api: Api) -> Handler | None:
-    try:
-        module = importlib.import_module(f"ottla.broker.handlers.{module_name(api)}")
-    except ModuleNotFoundError as error:
-        if error.name is not None and error.name.startswith("ottla.broker.handlers."):
-            return None
-        raise
-    handler: Handler = module.handle
-    return handler

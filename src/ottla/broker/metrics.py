@@ -54,7 +54,7 @@ def _lines(broker: Broker) -> Iterator[str]:
     yield from _single("ottla_failed_partitions", "gauge", "Partitions whose disk failed.", failed)
     uncleanable = sum(log.uncleanable is not None for log in logs)
     yield from _single("ottla_uncleanable_partitions", "gauge", "Partitions that cannot be compacted.", uncleanable)
-    if "groups" in broker.__dict__:  # somebody has asked for one
+    if broker.has_groups:
         yield from _group_lines(broker)
     yield from _family("ottla_log_size_bytes", "gauge", "Bytes of a topic's logs.")
     for topic in broker.topics:

@@ -78,12 +78,18 @@ class Server:
             return
         try:
             connection = Connection(
-                self._loop, accepted, address, self._memory, self._limits, self._handle, self._closed
+                self._loop,
+                accepted,
+                address,
+                self._memory,
+                self._limits,
+                self._handle,
+                self._closed,
+                self._listener,
             )
         except BaseException:
             admission.leave(address)
             raise
-        connection.listener = self._listener
         self.connections.add(connection)
 
     def _keep_waiting(self, accepted: Socket, seconds: float) -> None:

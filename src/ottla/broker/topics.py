@@ -60,6 +60,11 @@ class Topics:
         found = self.partition(topic, index) if isinstance(topic, str) else self.partition_by_id(topic, index)
         return found is not None
 
+    def name_of(self, topic_id: bytes) -> str:
+        """Empty where there is no such topic."""
+        topic = self.by_id.get(topic_id)
+        return "" if topic is None else topic.name
+
     def partition_by_id(self, topic_id: bytes, index: int) -> Partition | None:
         return _partition_of(self.by_id.get(topic_id), index)
 

@@ -188,13 +188,9 @@ class FaultyDispatch(Dispatch):
         except ProtocolError:
             return None  # the real dispatch says what is wrong with it
         for fault in waiting:
-            if fault.meets(header, request, self._topic_name):
+            if fault.meets(header, request, self._broker.topics.name_of):
                 return fault, header, request
         return None
-
-    def _topic_name(self, topic_id: bytes) -> str:
-        topic = self._broker.topics.by_id.get(topic_id)
-        return topic.name if topic is not None else ""
 
     # What can happen
 

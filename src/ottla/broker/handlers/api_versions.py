@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ottla.broker.dispatch import Context, served_apis
+from ottla.broker.api_table import served_apis
+from ottla.broker.dispatch import Context
 from ottla.wire import apis
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import (
