@@ -112,6 +112,8 @@ class Producer(Sending):
     ) -> None:  # fmt: skip
         self._codec = codec_number(codec)
         _check_level(self._codec, level)
+        if max_request_bytes < 10_000:
+            raise ValueError(f"max_request_bytes is at least 10,000, not {max_request_bytes}")
         _check_choices(acks, spread, max_in_flight, idempotent, transactional_id)
         self._level = level
         self._acks = ACKS[acks]

@@ -13,6 +13,7 @@ from ottla.client.producer.chunk import RECORD_OVERHEAD_BYTES, Chunk, Headers, O
 from ottla.client.producer.sent import Sent
 
 _BYTES_LIKE = (bytes, bytearray, memoryview)
+_SMALL_BYTES = 8_000  # smaller than any limit on records: nothing to check
 HIGHEST_PARTITION = 2**31 - 1
 HIGHEST_TIMESTAMP_MS = 2**63 - 1
 
@@ -45,30 +46,40 @@ class Sending:
         chunk = self._buffer.filling.get(topic)
         if chunk is None or chunk.owner != get_ident():
             chunk = self._open(topic)
+        records = chunk.records
+        index = len(records)
         if (
             key is None and timestamp_ms is None and partition is None and on_delivery is None and not headers
-            and not chunk.stamps_each
+            and not chunk.stamps_each and (value is None or len(value) < _SMALL_BYTES)
         ):  # fmt: skip
-            size_bytes = RECORD_OVERHEAD_BYTES + len(value or b"")
+            chunk.filled_bytes += RECORD_OVERHEAD_BYTES + len(value or b"")
             record = value
         else:
             record, size_bytes = _checked(chunk, value, key, headers, partition, timestamp_ms, on_delivery)
+            if size_bytes > self._buffer.largest_record_bytes:
+                raise too_large(topic, size_bytes, self._buffer.largest_record_bytes)
             chunk.has_more = True
-        if size_bytes > self._buffer.largest_record_bytes:
-            raise too_large(topic, size_bytes, self._buffer.largest_record_bytes)
-        records = chunk.records
-        while True:
-            index = len(records)
             chunk.filled_bytes += size_bytes
-            records.append(record)
-            if not chunk.is_closed or _came_in(chunk, index):
-                break
-            chunk = self._open(topic)
-            chunk.has_more = chunk.has_more or type(record) is tuple
-            records = chunk.records
+        records.append(record)
+        if chunk.is_closed and not _came_in(chunk, index):
+            chunk, index = self._put_again(topic, record)
         if chunk.filled_bytes >= chunk.limit_bytes:
             self._buffer.close(chunk)
         return Sent((chunk, index))
+
+    def _put_again(self, topic: str, record: Any) -> tuple[Chunk, int]:
+        """Into another chunk: the one that it was put into was closed before."""
+        while True:
+            chunk = self._open(topic)
+            index = len(chunk.records)
+            if type(record) is tuple:
+                chunk.has_more = True
+                chunk.filled_bytes += RECORD_OVERHEAD_BYTES + sum(map(len, filter(None, record[:2])))
+            else:
+                chunk.filled_bytes += RECORD_OVERHEAD_BYTES + len(record or b"")
+            chunk.records.append(record)
+            if not chunk.is_closed or _came_in(chunk, index):
+                return chunk, index
 
     def _open(self, topic: str) -> Chunk:
         check_topic(topic)
