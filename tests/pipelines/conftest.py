@@ -1,5 +1,6 @@
 """One Spark session for all tests here: it takes ten seconds to start. Without Java they are skipped."""
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ import pytest
 from ottla.pipelines.java import JavaMissing
 from ottla.pipelines.session import SparkMissing, spark_session
 from tests.pipelines.cluster import SparkCluster
+from tests.pipelines.kafka_jars import JarsUnavailable, kafka_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,6 +50,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """A session on two threads, the same for all tests of the run: each uses topics and folders of its own."""
     folder = tmp_path_factory.mktemp("spark")
     configs = {**CONFIGS, "spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.local.dir": str(folder)}
+    with contextlib.suppress(JarsUnavailable):  # who needs them asks the fixture beside this one
+        configs["spark.jars"] = kafka_jars()
     try:
         session = spark_session("local[2]", name="ottla-tests", configs=configs)
     except (JavaMissing, SparkMissing) as reason:
@@ -55,3 +59,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka_format(spark: "SparkSession") -> str:
+    """The format of Spark's own Kafka source and sink, where Maven has brought it."""
+    try:
+        kafka_jars()
+    except JarsUnavailable as reason:
+        pytest.skip(str(reason))
+    return "kafka"

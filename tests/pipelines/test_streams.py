@@ -23,7 +23,8 @@ def send(broker: LocalBroker, topic: str, *values: dict[str, Any]) -> None:
 def received(broker: LocalBroker, topic: str) -> list[tuple[str, dict[str, Any]]]:
     with Reader(broker.bootstrap, topic, end=LATEST) as reader:
         records = [record for fetched in reader for record in fetched.records]
-    return sorted(((record.key or b"").decode(), json.loads(record.value or b"")) for record in records)
+    found = [((record.key or b"").decode(), json.loads(record.value or b"")) for record in records]
+    return sorted(found, key=str)
 
 
 def streams(spark: "SparkSession", broker: LocalBroker, folder: Path, name: str) -> Streams:
