@@ -10,7 +10,7 @@ from bench.report import Result, describe_machine, format_table, write_json
 
 NAMES = (
     *("wire", "records", "log", "log_size", "hot_path", "bulk"),
-    *("broker", "groups", "transactions", "testkit", "client", "tables"),
+    *("broker", "groups", "transactions", "testkit", "client", "spark_source", "tables"),
 )
 
 EXAMPLES = """examples:

@@ -13,8 +13,6 @@ CONFIGS = {
     "spark.executor.memory": "512m",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.network.timeout": "30s",
-    "spark.executor.heartbeatInterval": "2s",
 }
 
 
