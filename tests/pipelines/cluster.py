@@ -76,7 +76,7 @@ class SparkCluster:
         with open(self.folder / f"{name}.log", "wb") as log:
             process = subprocess.Popen(
                 [str(home / "bin" / "spark-class"), main_class, *arguments],
-                stdout=log, stderr=subprocess.STDOUT, env=environment, preexec_fn=_end_with_parent,
+                stdout=log, stderr=subprocess.STDOUT, env=environment, preexec_fn=end_with_parent,
             )  # fmt: skip
         self._processes.append(process)
         return process
@@ -93,5 +93,6 @@ class SparkCluster:
         raise RuntimeError(f"Spark's {name} did not start: {log.read_text(errors='replace')[-2000:]}")
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """For a child process before it begins: it is killed when the thread that started it is gone, however it went."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from ottla.pipelines.java import java_home
+from tests.pipelines.cluster import end_with_parent
 
 START_SECONDS = 180
 
@@ -49,7 +50,13 @@ class ConnectServer:
         self._log = self._folder / "server.log"
         with open(self._log, "wb") as log:
             self._process = subprocess.Popen(
-                command, stdout=log, stderr=subprocess.STDOUT, env=environment, cwd=self._folder, start_new_session=True
+                command,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                cwd=self._folder,
+                start_new_session=True,
+                preexec_fn=end_with_parent,
             )
         try:
             self.remote = f"sc://127.0.0.1:{self._port()}"

@@ -44,21 +44,11 @@ def send(broker: LocalBroker, *order_ids: int) -> None:
         producer.send_many("orders", [NewRecord(json.dumps(order).encode()) for order in orders])
 
 
-def run(server: ConnectServer, broker: LocalBroker, spec: Path, *more: str, **environment: str) -> tuple[int, str]:
-    command = [
-        sys.executable,
-        "-m",
-        "pyspark.pipelines.cli",
-        "run",
-        "--spec",
-        str(spec),
-        "--remote",
-        server.remote,
-        *more,
-    ]
+def run(server: ConnectServer, broker: LocalBroker, spec: Path, *more: str) -> tuple[int, str]:
+    command = [sys.executable, "-m", "pyspark.pipelines.cli", "run", "--spec", str(spec), *more]
     ended = subprocess.run(
         command, timeout=RUN_SECONDS, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        env={**os.environ, "OTTLA_BOOTSTRAP": broker.bootstrap, **environment},
+        env={**os.environ, "OTTLA_BOOTSTRAP": broker.bootstrap, "SPARK_REMOTE": server.remote},
     )  # fmt: skip
     return ended.returncode, ended.stdout
 

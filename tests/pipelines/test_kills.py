@@ -13,7 +13,7 @@ import pytest
 
 from ottla.client import NewRecord, Producer
 from ottla.testing import LocalBroker
-from tests.pipelines.cluster import SparkCluster
+from tests.pipelines.cluster import SparkCluster, end_with_parent
 from tests.pipelines.topics import read_values
 
 COUNT = 400
@@ -38,7 +38,9 @@ def driver(broker: LocalBroker, folder: Path, master: str) -> Iterator[subproces
         master,
     ]
     with open(folder / "driver.log", "ab") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+        process = subprocess.Popen(
+            command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=end_with_parent
+        )
     try:
         yield process
     finally:
