@@ -310,6 +310,26 @@ def test_with_too_much_under_way_nothing_more_is_read_until_answers_are_given() 
     server.close()
 
 
+@pytest.mark.parametrize("why", ["held", "muted"])
+def test_large_frames_that_come_together_wait_while_one_is_under_way(server: Server, why: str) -> None:
+    large = [bytes([number]) * 100_000 for number in range(4)]
+    server.echoes = True
+    server.send(framed(large[0])[:70_000])  # so that the client is known to send large frames
+    server.send(framed(large[0])[70_000:])
+    server.send(framed(b"small"))
+    assert server.receive(100_005) == large[0] + b"small"
+    if why == "held":
+        server.connection.hold()
+    else:
+        server.connection.mute(0.1)
+    server.client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    server.send(framed(*large[1:]))
+    assert server.reasons == []
+    if why == "held":
+        server.connection.release()
+    assert server.receive(300_000) == b"".join(large[1:])
+
+
 def test_thousands_of_requests_at_once_are_all_answered() -> None:
     server = Server(Limits(max_requests_in_flight=3))
     server.echoes = True

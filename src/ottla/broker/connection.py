@@ -132,7 +132,7 @@ class Connection:
             self.close("the client closed it")
         elif kept is None:
             self._take_frames(target[:count])
-            if self._lent is not None:
+            if self._lent is not None and not self._has_frames_kept_back():  # there is room for the rest of it
                 self._receive()
             else:
                 self._expects_large = False
