@@ -91,8 +91,7 @@ class Connection:
         self._is_handling = False
         self._is_sending_last = False
         self._events = READ
-        self._received_at = self._moved_at = loop.now()
-        self._has_sent = False  # since somebody asked whether it is idle
+        self._received_at = self._sent_at = loop.now()
         self._calls_when_closed: dict[Callable[[], None], None] = {}
         self.is_open = True
         self.was_refused = False
@@ -321,7 +320,7 @@ class Connection:
             while unsent:
                 sent = self._send_buffers() if isinstance(unsent[0], BUFFERS) else self._send_file()
                 self._unsent_bytes -= sent
-                self._has_sent = True
+                self._sent_at = self._loop.now()
         except BlockingIOError:
             pass
         except OSError as error:
@@ -394,12 +393,8 @@ class Connection:
 
         Who has a request under way is not idle, but who does not take the answers of those before it is.
         """
-        now = self._loop.now()
-        if self._has_sent:
-            self._has_sent = False
-            self._moved_at = now  # or a little before
         is_waiting = (self._slots and not self._unsent) or self._is_muted_until is not None
-        return not is_waiting and now - max(self._received_at, self._moved_at) > seconds
+        return not is_waiting and self._loop.now() - max(self._received_at, self._sent_at) > seconds
 
     def refuse(self, reason: str) -> None:
         """End it for what the client did, which is worth a line in the log."""
