@@ -99,6 +99,13 @@ def test_topics_take_their_values_from_the_broker() -> None:
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
+        ({"log.retention.hours": "0"}, "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"),
+        ({"log.retention.minutes": "0"}, "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"),
+        ({"log.retention.ms": "0"}, "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"),
+        (
+            {"log.cleaner.dedupe.buffer.size": "1000"},
+            "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
+        ),
         ({"num.partitions": "0"}, "Invalid value 0 for configuration num.partitions: Value must be at least 1"),
         ({"num.partitions": "x"}, "Invalid value x for configuration num.partitions: Not a number of type INT"),
         ({"background.threads": "0"}, "Invalid value 0 for configuration background.threads: Value must be at least 1"),

@@ -32,7 +32,7 @@ def test_connections_stay_where_idleness_has_no_limit() -> None:
         {"log.retention.bytes": "-2", "log.retention.ms": "-1"},
         {"log.retention.hours": "-1"},
         {"log.retention.minutes": "-3"},
-        {"log.retention.ms": "-1"},
+        {"log.retention.ms": "-7"},
     ],
     ids=lambda settings: next(iter(settings)),
 )

@@ -31,6 +31,6 @@ def test_a_secret_is_not_shown() -> None:
 
 
 def test_a_synonym_converts_its_unit_and_keeps_no_limit() -> None:
-    hours = Synonym("log.retention.hours", Kind.INT, 168, 3_600_000)
+    hours = Synonym("log.retention.hours", Kind.INT, 168, 3_600_000, is_limit=True)
     assert hours.convert(hours.parse("2")) == 7_200_000
-    assert hours.convert(hours.parse("-1")) == -1
+    assert hours.convert(hours.parse("-3")) == -1

@@ -12,6 +12,7 @@ from random import Random
 import pytest
 
 from ottla.log.checkpoint import CLEANER_OFFSETS, RECOVERY_POINTS
+from ottla.log.compaction import ENTRY_BYTES
 from ottla.log.housekeeping import Housekeeping, run_here
 from ottla.log.log import Log
 from ottla.log.manager import LogManager
@@ -126,8 +127,8 @@ class Day:
             self.manager.write_checkpoint(RECOVERY_POINTS)
 
     def compact(self) -> None:
-        map_entries = self.random.choice([2, 5, 1000])
-        housekeeping = Housekeeping(self.manager, lambda: self.now_ms, map_entries=map_entries)
+        map_bytes = self.random.choice([1, 3, 1000]) * ENTRY_BYTES
+        housekeeping = Housekeeping(self.manager, lambda: self.now_ms, map_bytes=map_bytes)
         rounds = housekeeping.compact()
         if self.random.random() < 0.2:  # it does not get far
             for _ in range(self.random.randint(1, 4)):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.log.compaction import Compaction, cleanable
+from ottla.log.compaction import ENTRY_BYTES, Compaction, cleanable
 from ottla.log.errors import CorruptLog
 from ottla.log.files import DiskFiles
 from ottla.log.housekeeping import run_here
@@ -262,16 +262,25 @@ def test_a_map_that_is_full_leaves_the_rest_for_the_next_round(log: Log) -> None
         put(log, (b"k%d" % (number % 5), b"%d" % number))
     seal(log)
     work = cleanable(log, 0, 2000)
-    compaction = Compaction(log, work, 2000, map_entries=3)
+    compaction = Compaction(log, work, 2000, map_bytes=2 * ENTRY_BYTES)
     run_here(compaction.run())
     assert 0 < compaction.cleaned_up_to < 10
     first = compaction.cleaned_up_to
     while first < 10:
-        step = Compaction(log, cleanable(log, first, 2000), 2000, map_entries=3)
+        step = Compaction(log, cleanable(log, first, 2000), 2000, map_bytes=2 * ENTRY_BYTES)
         run_here(step.run())
         assert step.cleaned_up_to > first
         first = step.cleaned_up_to
     assert pairs(log) == [(5 + number, b"k%d" % number, b"%d" % (5 + number)) for number in range(5)]
+
+
+def test_long_keys_fill_the_map_sooner(log: Log) -> None:
+    for number in range(10):
+        put(log, (b"%d" % number + b"." * 10_000, b"value"))
+    seal(log)
+    compaction = Compaction(log, cleanable(log, 0, 2000), 2000, map_bytes=30_000)
+    run_here(compaction.run())
+    assert compaction.cleaned_up_to == 3
 
 
 def test_appends_and_rolls_go_on_between_slices(log: Log) -> None:

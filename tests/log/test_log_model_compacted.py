@@ -58,16 +58,16 @@ class CompactedLogMachine(LogMachine):
     @rule(
         is_all_ready=st.booleans(),
         slice_bytes=st.sampled_from([1, 500, 1 << 20]),
-        map_entries=st.sampled_from([3, 1000]),
+        map_bytes=st.sampled_from([1, 100_000]),
     )
-    def compact(self, is_all_ready: bool, slice_bytes: int, map_entries: int) -> None:
+    def compact(self, is_all_ready: bool, slice_bytes: int, map_bytes: int) -> None:
         if is_all_ready:
             self.roll()
             self.flush(is_saved=True)
             self.advance_high_watermark(1)
         self.save_recovery_point()
         work = cleanable(self.log, self.cleaned_up_to, self.now_ms)
-        compaction = Compaction(self.log, work, self.now_ms, map_entries=map_entries)
+        compaction = Compaction(self.log, work, self.now_ms, map_bytes=map_bytes)
         run_here(compaction.run(slice_bytes))
         self.cleaned_up_to = compaction.cleaned_up_to
 

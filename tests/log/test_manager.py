@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.log.checkpoint import CLEANER_OFFSETS
 from ottla.log.errors import StorageFailed
 from ottla.log.files import DiskFiles
 from ottla.log.log import Log
@@ -88,6 +89,33 @@ def test_high_watermarks_and_log_starts_are_kept() -> None:
     manager.close(0)
     again = opened(files).logs["orders", 0]
     assert (again.log_start_offset, again.high_watermark, again.end_offset) == (5, 6, 8)
+
+
+def test_the_cleaner_offset_on_disk_is_lowered_before_a_truncation() -> None:
+    """Or what is written there next would count as compacted, and old values of its keys would come to light."""
+    files = SimulatedFiles()
+    manager = opened(files)
+    log = manager.create("orders", 0, CONFIG, 0)
+    put(log, 10)
+    manager.cleaner_offsets["orders", 0] = 8
+    manager.write_checkpoint(CLEANER_OFFSETS)
+    log.truncate_to(5, 0)  # all of it behind the recovery point, which need not change
+    put(log, 5)
+    files.kill()
+    assert opened(files).cleaner_offsets == {("orders", 0): 5}
+
+
+def test_a_cleaner_offset_behind_the_end_of_its_log_is_lowered_for_good() -> None:
+    files = SimulatedFiles()
+    manager = opened(files)
+    put(manager.create("orders", 0, CONFIG, 0), 5)
+    manager.cleaner_offsets["orders", 0] = 8
+    manager.write_checkpoint(CLEANER_OFFSETS)
+    files.kill()
+    again = opened(files)
+    put(again.logs["orders", 0], 5)
+    files.kill()
+    assert opened(files).cleaner_offsets == {("orders", 0): 5}
 
 
 def test_the_recovery_point_on_disk_is_lowered_before_a_truncation() -> None:

@@ -136,6 +136,7 @@ class Broker:
             producer_interval_ms=config.producer_id_expiration_check_interval_ms,
             producer_expiration_ms=config.producer_id_expiration_ms,
             compacts=config.log_cleaner_enable,
+            map_bytes=config.log_cleaner_dedupe_buffer_size,
             report_uncleanable=lambda partition, reason: events.warning(
                 "a log is not compacted any more", partition="-".join(map(str, partition)), reason=reason
             ),
@@ -148,6 +149,7 @@ class Broker:
         config = self.settings.config
         self._limit_connections()
         self._housekeeping.compaction_interval_ms = config.log_cleaner_backoff_ms
+        self._housekeeping.map_bytes = config.log_cleaner_dedupe_buffer_size
         self._housekeeping.producer_expiration_ms = config.producer_id_expiration_ms
 
     def _limit_connections(self) -> None:

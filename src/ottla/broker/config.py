@@ -250,6 +250,12 @@ class BrokerConfig:
         "How often logs are looked through for those to compact.",
         check=at_least(0),
     )
+    log_cleaner_dedupe_buffer_size: int = own(
+        "log.cleaner.dedupe.buffer.size",
+        Kind.LONG,
+        134_217_728,
+        "The memory of compaction for keys. What does not fit in it is left for the next round.",
+    )
     log_cleaner_io_max_bytes_per_second: float = own(
         "log.cleaner.io.max.bytes.per.second",
         Kind.DOUBLE,
@@ -541,7 +547,7 @@ def _topic_fallbacks() -> dict[str, Definition]:
                 synonym.kind,
                 synonym.default,
                 f"{documentation}.",
-                topic_setting.check if synonym.factor == 1 else None,
+                topic_setting.check if synonym.factor == 1 and not synonym.is_limit else None,
                 (Synonym(synonym.name, synonym.kind, synonym.default),),
                 is_kept_only=topic_setting.is_kept_only,
             )

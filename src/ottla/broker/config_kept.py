@@ -47,7 +47,6 @@ _ROWS: tuple[Row, ...] = (
     ("replication.quota.window.size.seconds", Kind.INT, 1, "The length of such a window.", at_least(1)),
     # Logs
     ("cordoned.log.dirs", Kind.LIST, (), "Folders that take no new partitions."),
-    ("log.cleaner.dedupe.buffer.size", Kind.LONG, 134_217_728, "The memory of compaction for keys."),
     ("log.cleaner.io.buffer.load.factor", Kind.DOUBLE, 0.9, "How full that memory may get."),
     ("log.cleaner.io.buffer.size", Kind.INT, 524_288, "The memory of compaction for records.", at_least(0)),
     ("log.cleaner.threads", Kind.INT, 1, "Threads that compact.", at_least(1)),

@@ -12,6 +12,7 @@ from typing import Any
 from ottla.broker.config import FALLBACK_CHAINS, OWN_SETTINGS, TOPIC_FALLBACKS, BrokerConfig
 from ottla.broker.config_audit import idle_settings, refuse_protection
 from ottla.config import (
+    ConfigError,
     Definition,
     Described,
     Kind,
@@ -24,6 +25,8 @@ from ottla.config import (
     resolve_set,
 )
 from ottla.log.topic_defaults import TopicDefaults
+
+LEAST_DEDUPE_BYTES = 1 << 20
 
 _BY_SYNONYM = by_synonym(OWN_SETTINGS.values())
 
@@ -79,6 +82,7 @@ class BrokerSettings:
         _check_others(layers)
         self.config = BrokerConfig(**values)
         self.topic_defaults = TopicDefaults(layers)
+        _check_together(self.config, self.topic_defaults)
 
     def describe(self) -> list[Described]:
         """What DescribeConfigs answers for this broker: every setting there is, and what else was set."""
@@ -98,6 +102,14 @@ class BrokerSettings:
         settings = broker_settings()
         described = [describe(settings.get(name) or _unknown(name), None, layers) for name in sorted(self.of_cluster)]
         return [entry._replace(synonyms=entry.synonyms[:1]) for entry in described]
+
+
+def _check_together(config: BrokerConfig, defaults: TopicDefaults) -> None:
+    """What Kafka refuses of a broker and not by the check of a setting, in its words."""
+    if defaults.effective("retention.ms", {})[0] == "0":  # which a topic may have
+        raise ConfigError("log.retention.ms must be unlimited (-1) or, greater than or equal to 1")
+    if config.log_cleaner_dedupe_buffer_size < LEAST_DEDUPE_BYTES:
+        raise ConfigError("log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.")
 
 
 def _check_others(layers: tuple[Layer, ...]) -> None:

@@ -18,16 +18,17 @@ class Synonym:
     kind: Kind
     default: Value = None  # what the broker has when nobody set it
     factor: int = 1  # how many of the setting's unit one of the synonym's makes: 3,600,000 ms an hour
+    is_limit: bool = False  # any number below zero is none
 
     def parse(self, text: str) -> Value:
         """The value in the synonym's own unit."""
         return parse_value(self.name, self.kind, text)
 
     def convert(self, value: Value) -> Value:
-        """A value of the synonym in the unit of the setting. Below zero means no limit in every unit."""
-        if self.factor == 1 or not isinstance(value, int):
-            return value
-        return value * self.factor if value >= 0 else -1
+        """A value of the synonym in the unit of the setting."""
+        if self.is_limit and isinstance(value, int) and value < 0:
+            return -1
+        return value if self.factor == 1 or not isinstance(value, int) else value * self.factor
 
 
 @dataclass(frozen=True, slots=True)

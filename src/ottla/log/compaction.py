@@ -28,7 +28,8 @@ from ottla.records.read import Batch
 from ottla.records.retain import empty_batch, retain_batch
 
 SLICE_BYTES = 1 << 20
-MAP_ENTRIES = 2_000_000
+MAP_BYTES = 128 << 20
+ENTRY_BYTES = 160  # what a key takes in the map beside its own bytes: two objects, and its place in the table
 
 Job = Callable[[], None]
 
@@ -101,13 +102,13 @@ class Transactions:
 class Compaction:
     """One round over one log. `run` does it in slices; afterwards `cleaned_up_to` is where the next one begins."""
 
-    def __init__(self, log: Log, work: Cleanable, now_ms: int, *, map_entries: int = MAP_ENTRIES) -> None:
+    def __init__(self, log: Log, work: Cleanable, now_ms: int, *, map_bytes: int = MAP_BYTES) -> None:
         self.log = log
         self.read_bytes = 0
         self.cleaned_up_to = work.first_dirty_offset
         self._work = work
         self._now_ms = now_ms
-        self._map_entries = map_entries
+        self._free_bytes = map_bytes  # of the map; the last batch may take more
         self._offsets: dict[bytes, int] = {}
         self._map_end = work.first_dirty_offset
         self._layout_version = log.segments.layout_version
@@ -157,8 +158,7 @@ class Compaction:
             for header, batch in self._batches(segment):
                 if header.last_offset < start:
                     continue
-                is_full = len(self._offsets) + header.count > self._map_entries and bool(self._offsets)
-                if is_full or header.base_offset >= end:
+                if self._free_bytes <= 0 or header.base_offset >= end:
                     return
                 if not (header.attributes & CONTROL or aborted.find(header)):
                     self._map_batch(header, batch)
@@ -173,6 +173,8 @@ class Compaction:
         base_offset, offsets = header.base_offset, self._offsets
         for offset_delta, key, _ in decode_keys(Batch(header, batch).area(), header.count):
             if key is not None:
+                if key not in offsets:
+                    self._free_bytes -= ENTRY_BYTES + len(key)
                 offsets[key] = base_offset + offset_delta
 
     @staticmethod

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterator
 from functools import partial
 
 from ottla.log.checkpoint import CLEANER_OFFSETS, RECOVERY_POINTS, TopicPartition
-from ottla.log.compaction import MAP_ENTRIES, Cleanable, Compaction, Job, cleanable
+from ottla.log.compaction import MAP_BYTES, Cleanable, Compaction, Job, cleanable
 from ottla.log.errors import PASSING, StorageFailed
 from ottla.log.files import remove_all
 from ottla.log.flush import Flush
@@ -41,16 +41,16 @@ class Housekeeping:
         producer_interval_ms: int = 10 * MINUTE_MS,
         producer_expiration_ms: int = DAY_MS,
         compacts: bool = True,
-        map_entries: int = MAP_ENTRIES,
+        map_bytes: int = MAP_BYTES,
         report_uncleanable: Callable[[TopicPartition, str], None] = lambda _partition, _reason: None,
     ) -> None:
         """`report_uncleanable`: told of a log that is not compacted any more, and why."""
         self._manager = manager
         self.clock_ms = clock_ms
         self._compacts = compacts
-        self._map_entries = map_entries
         self._report_uncleanable = report_uncleanable
-        self.compaction_interval_ms = compaction_interval_ms  # may be changed at any time, as the next
+        self.compaction_interval_ms = compaction_interval_ms  # may be changed at any time, as the next two
+        self.map_bytes = map_bytes
         self.producer_expiration_ms = producer_expiration_ms
         now_ms = clock_ms()
         self._tasks: list[tuple[Callable[[], int], Callable[[], Slices]]] = [
@@ -154,7 +154,7 @@ class Housekeeping:
         """Compact the logs that need it, the dirtiest first."""
         while self._compacts and (choice := self._dirtiest()) is not None:
             partition, log, work = choice
-            compaction = Compaction(log, work, self.clock_ms(), map_entries=self._map_entries)
+            compaction = Compaction(log, work, self.clock_ms(), map_bytes=self.map_bytes)
             # What compaction leaves out must be known to be on the disk, not lost, when the log is next opened.
             yield self._manager.checkpoint(RECOVERY_POINTS)
             try:

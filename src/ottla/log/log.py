@@ -430,13 +430,15 @@ class Log:
         self.producers.clear()
 
     def _lower_recovery_point(self, offset: int) -> None:
-        """What will be overwritten must be scanned again after a crash, and the disk must know that first."""
+        """What will be overwritten must be scanned again after a crash, and the disk must know that first.
+
+        Also where the recovery point lies lower: others go by what was there, too.
+        """
         self._truncations += 1
         self._clean_end = None
         self.segments.layout_version += 1
-        if offset < self.recovery_point:
-            self.recovery_point = offset
-            self.before_truncation(offset)
+        self.recovery_point = min(self.recovery_point, offset)
+        self.before_truncation(offset)
 
     def _ended_at(self, end_offset: int) -> None:
         # One of the end may have been taken when a segment began there, which is no place for recovery to begin at.

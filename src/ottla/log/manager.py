@@ -80,6 +80,8 @@ class LogManager:
             log.advance_high_watermark(high_watermarks.get(partition, log.log_start_offset))
             if recovered.faults or (recovered.scanned_bytes and not clean):
                 self.recovered[partition] = recovered
+        for partition, log in self.logs.items():
+            self._lower_cleaner_offset(partition, log.end_offset)
         self._is_open = True
 
     def take_folder(self) -> None:
@@ -110,8 +112,19 @@ class LogManager:
                 yield name, (match[1], int(match[2]))
 
     def _adopt(self, partition: TopicPartition, log: Log) -> None:
-        log.before_truncation = lambda _offset: self.write_checkpoint(RECOVERY_POINTS)
+        log.before_truncation = partial(self._truncating, partition)
         self.logs[partition] = log
+
+    def _truncating(self, partition: TopicPartition, offset: int) -> None:
+        """Have the checkpoints know of a truncation before it comes: it is not on the disk, nor compacted, behind."""
+        self.write_checkpoint(RECOVERY_POINTS)
+        self._lower_cleaner_offset(partition, offset)
+
+    def _lower_cleaner_offset(self, partition: TopicPartition, offset: int) -> None:
+        """What will be written from `offset` on was never compacted, whatever was there before."""
+        if self.cleaner_offsets.get(partition, 0) > offset:
+            self.cleaner_offsets[partition] = offset
+            self.write_checkpoint(CLEANER_OFFSETS)
 
     # Partitions come and go
 

@@ -138,9 +138,9 @@ class TopicConfig:
         "How long records are kept before their segment is deleted; -1: for ever.",
         check=at_least(-1),
         synonyms=(
-            Synonym("log.retention.ms", Kind.LONG),
-            Synonym("log.retention.minutes", Kind.INT, None, MINUTE_MS),
-            Synonym("log.retention.hours", Kind.INT, 168, HOUR_MS),
+            Synonym("log.retention.ms", Kind.LONG, is_limit=True),
+            Synonym("log.retention.minutes", Kind.INT, None, MINUTE_MS, is_limit=True),
+            Synonym("log.retention.hours", Kind.INT, 168, HOUR_MS, is_limit=True),
         ),
     )
     max_message_bytes: int = setting(
