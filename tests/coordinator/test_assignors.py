@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.coordinator.assignors import ASSIGNORS, Partitions, Subscriber
+from ottla.coordinator.assignors import ASSIGNORS, Partitions, Subscriber, mixed
 from ottla.coordinator.assignors.range import assign_ranges
 from ottla.coordinator.assignors.uniform import assign_uniformly
 
@@ -143,3 +144,63 @@ def test_no_move_of_one_partition_would_make_mixed_subscriptions_more_even(
     for (topic_id, _), owner in owners(targets).items():
         subscribers = [member_id for member_id, topic_ids in subscriptions.items() if topic_id in topic_ids]
         assert loads[owner] - min(loads[member_id] for member_id in subscribers) <= 1
+
+
+def moved_one_by_one(members: Mapping[str, Subscriber], counts: Mapping[bytes, int]) -> dict[str, Partitions]:
+    """What the mixed assignor does, without any haste: it looks for both ends again before each move."""
+    balance = mixed._Balance(list(members.values()), counts)
+    balance.place_unassigned()
+    loads = balance._loads
+
+    def move_one(topic_id: bytes) -> bool:
+        owned = balance._owners[topic_id]
+        least = min(balance._subscribers[topic_id], key=loads.__getitem__)
+        most = max(sorted(set(owned)), key=loads.__getitem__, default=least)
+        if loads[most] - loads[least] <= 1:
+            return False
+        owned[len(owned) - 1 - owned[::-1].index(most)] = least
+        loads[most] -= 1
+        loads[least] += 1
+        return True
+
+    for _ in range(mixed.MOST_ROUNDS):
+        moves = 0
+        for topic_id in balance._topics:
+            while move_one(topic_id):
+                moves += 1
+        if not moves:
+            break
+    return dict(zip(members, balance.assigned(), strict=True))
+
+
+@settings(max_examples=200)
+@given(COUNTS, st.lists(st.lists(SUBSCRIPTIONS, min_size=1, max_size=9), min_size=1, max_size=4))
+def test_mixed_moves_what_looking_for_both_ends_before_each_move_does(
+    counts: dict[bytes, int], rounds: list[list[frozenset[bytes]]]
+) -> None:
+    targets: dict[str, Partitions] = {}
+    for subscriptions in rounds:
+        members = {
+            member_id: Subscriber(
+                topic_ids, {name: held for name, held in targets.get(member_id, {}).items() if name in topic_ids}
+            )
+            for member_id, topic_ids in zip(MEMBER_IDS, subscriptions, strict=False)
+        }
+        targets = mixed.assign_mixed(members, counts)
+        assert targets == moved_one_by_one(members, counts)
+
+
+def test_moving_many_partitions_takes_time_in_proportion_to_them() -> None:
+    """One member has all, and others come to share them: four times as many take no sixteen times as long."""
+
+    def cpu_seconds(count: int) -> float:
+        members = {"m0": Subscriber(frozenset({A, B}), {A: frozenset(range(count)), B: frozenset({0})})}
+        members |= {f"m{number}": Subscriber(frozenset({A}), {}) for number in range(1, 100)}
+        started = time.thread_time()
+        assigned = mixed.assign_mixed(members, {A: count, B: 1})
+        spent = time.thread_time() - started
+        assert max(sizes(assigned).values()) - min(sizes(assigned).values()) <= 1
+        return spent
+
+    few = min(cpu_seconds(2000) for _ in range(5))
+    assert min(cpu_seconds(8000) for _ in range(3)) < 8 * few

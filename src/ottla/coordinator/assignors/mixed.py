@@ -69,21 +69,51 @@ class _Balance:
         has_moved = False
         for topic_id in self._topics:
             if len(self._subscribers[topic_id]) > 1:
-                while self._move_one(topic_id):
-                    has_moved = True
+                has_moved |= self._even_out_topic(topic_id)
         return has_moved
 
-    def _move_one(self, topic_id: bytes) -> bool:
-        loads, owners = self._loads, self._owners[topic_id]
-        least = min(self._subscribers[topic_id], key=loads.__getitem__)
-        most = max(set(owners), key=loads.__getitem__, default=least)
-        if loads[most] - loads[least] <= 1:
+    def _even_out_topic(self, topic_id: bytes) -> bool:
+        """Move partitions from the most loaded owner to the least loaded subscriber, until they are even.
+
+        Of several that are as loaded, the one with the lowest index counts; of its partitions, the last goes. Who was
+        given one never gives it on: it has one more than the least loaded then, and the least never falls. So each
+        partition moves once at the most, and heaps find both ends.
+        """
+        loads, owners, subscribers = self._loads, self._owners[topic_id], self._subscribers[topic_id]
+        present = set(owners)
+        least_load = min(map(loads.__getitem__, subscribers))
+        if not present or max(map(loads.__getitem__, present)) - least_load <= 1:
             return False
-        last = len(owners) - 1 - owners[::-1].index(most)
-        owners[last] = least
-        loads[most] -= 1
-        loads[least] += 1
-        return True
+        held: dict[int, list[int]] = {}
+        for number, owner in enumerate(owners):
+            held.setdefault(owner, []).append(number)
+        most_loaded = [(-loads[index], index) for index in present]
+        least_loaded = [(loads[index], index) for index in subscribers]
+        heapq.heapify(most_loaded)
+        heapq.heapify(least_loaded)
+        while True:
+            self._drop_outdated(most_loaded, least_loaded)
+            if not most_loaded:
+                return True
+            most, least = most_loaded[0][1], least_loaded[0][1]
+            if loads[most] - loads[least] <= 1:
+                return True
+            owners[held[most].pop()] = least
+            loads[most] -= 1
+            loads[least] += 1
+            heapq.heapreplace(least_loaded, (loads[least], least))
+            heapq.heappush(least_loaded, (loads[most], most))
+            heapq.heappop(most_loaded)
+            if held[most]:
+                heapq.heappush(most_loaded, (-loads[most], most))
+
+    def _drop_outdated(self, most_loaded: list[tuple[int, int]], least_loaded: list[tuple[int, int]]) -> None:
+        """Take entries with a load of before from the tops of both heaps."""
+        loads = self._loads
+        while most_loaded and -most_loaded[0][0] != loads[most_loaded[0][1]]:
+            heapq.heappop(most_loaded)
+        while least_loaded[0][0] != loads[least_loaded[0][1]]:
+            heapq.heappop(least_loaded)
 
     def assigned(self) -> list[Partitions]:
         held: list[dict[bytes, list[int]]] = [{} for _ in self._loads]
