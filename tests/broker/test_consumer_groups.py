@@ -98,7 +98,8 @@ def test_a_group_goes_by_its_own_configuration(opened: OpenBroker) -> None:
 def test_a_topic_that_grows_reaches_the_group(opened: OpenBroker) -> None:
     join(opened)
     opened.broker.catalog.create_partitions([CreatePartitionsTopic(name="t", count=5, assignments=None)])
-    opened.loop.run_once()
+    while len(opened.broker.coordinator_slices) or opened.loop.is_busy():
+        opened.loop.run_once()
     request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=2)
     beat = ask(opened, consumer_group_heartbeat, request)
     assert beat.member_epoch == 3

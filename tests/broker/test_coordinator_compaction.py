@@ -167,7 +167,11 @@ def known(broker: SimulatedBroker) -> Any:
             for name in sorted(offsets.groups())
         },
         "pending": {
-            name: {partition: value.offset for partition, (value, _) in offsets.latest(name).items()}
+            name: {
+                partition: latest.value.offset
+                for partition in offsets.partitions(name)
+                if (latest := offsets.latest(name, partition)) is not None
+            }
             for name in sorted(groups.machine.groups)
             if offsets.has_pending(name)
         },
@@ -179,7 +183,7 @@ def known(broker: SimulatedBroker) -> Any:
         "classic": {
             name
             for name, group in groups.machine.groups.items()
-            if isinstance(group, ClassicGroup) and offsets.latest(name)
+            if isinstance(group, ClassicGroup) and offsets.partitions(name)
         },
         "transactions": {
             name: transaction._replace(previous_epoch=-1)  # which only the one who gave it knows

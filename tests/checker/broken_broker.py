@@ -55,29 +55,29 @@ def forget_offsets() -> None:
     """A coordinator that loads takes in only the first offset of each partition of a group."""
     from ottla.coordinator.offsets import Offsets
 
-    put: Callable[..., None] = Offsets.put
-    from ottla.broker.coordinator import Shard
+    put: Callable[..., Any] = Offsets.put
+    from ottla.broker.coordinator_log import Replay
 
-    replay: Callable[..., None] = Shard._replay
+    replay: Callable[..., None] = Replay._record
 
-    def put_first(offsets: Offsets, group: str, partition: Any, value: Any, producer_id: int) -> None:
+    def put_first(offsets: Offsets, group: str, partition: Any, value: Any, producer_id: int) -> Any:
         if getattr(offsets, "is_loading", False):
             seen = offsets.__dict__.setdefault("seen", set())
             if (group, partition) in seen:
-                return
+                return None
             seen.add((group, partition))
-        put(offsets, group, partition, value, producer_id)
+        return put(offsets, group, partition, value, producer_id)
 
-    def replay_some(shard: Any, *arguments: Any) -> None:
-        offsets = getattr(shard.machine, "offsets", None)
+    def replay_some(loading: Any, *arguments: Any) -> None:
+        offsets = getattr(loading._machine, "offsets", None)
         if offsets is not None:
             offsets.is_loading = True
-        replay(shard, *arguments)
+        replay(loading, *arguments)
         if offsets is not None:
             offsets.is_loading = False
 
     setattr(Offsets, "put", put_first)  # noqa: B010
-    setattr(Shard, "_replay", replay_some)  # noqa: B010
+    setattr(Replay, "_record", replay_some)  # noqa: B010
 
 
 def write_twice() -> None:

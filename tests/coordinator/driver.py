@@ -90,6 +90,9 @@ class Driver(Generic[M]):
         for reply, response in operation.answers:
             reply.send(response)
         self.markers += operation.markers
+        for work in operation.work:
+            for following in work:
+                self.run(lambda _machine, operation, following=following: following(operation))  # type: ignore[misc]
         return True
 
     def append_marker(self, producer_id: int, *, is_commit: bool) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.coordinator.offset_removal import delete_group, delete_offsets
+from ottla.coordinator.offset_removal import EXPIRY, LOOKED_AT_ONCE, delete_group, delete_offsets
 from ottla.coordinator.offsets import Offsets
 from ottla.coordinator.operation import Operation
 from ottla.wire.errors import ErrorCode
@@ -222,16 +223,63 @@ def test_an_offset_of_the_topic_that_was_made_again_outlives_one_of_the_old_in_a
     assert world.offsets() == {0: 1}
 
 
+class CountedMapping(dict[str, Any]):
+    """Counts how often somebody looks a topic up: once for each offset that is looked at."""
+
+    lookups = 0
+
+    def get(self, *arguments: Any) -> Any:
+        self.lookups += 1
+        return super().get(*arguments)
+
+
 def test_offsets_of_very_many_groups_go_with_their_topic_in_slices(world: ClassicWorld) -> None:
     for number in range(300):
         world.commit(dict.fromkeys(range(4), 1), group_id=f"group {number}")
-    before = len(world.driver.log)
     world.topics.remove("t")
-    world.driver.run(lambda machine, operation: machine.topics_changed(operation, {"t"}))
-    assert 1000 <= len(world.driver.log) - before < 1200
-    world.driver.advance(1)
-    assert len(world.driver.log) - before == 1200
-    assert not world.driver.machine.offsets.groups()
+    machine = world.driver.machine
+    operation = Operation(machine, world.driver.now_ms)
+    machine.topics_changed(operation, {"t"})
+    removed = []
+    for event in itertools.chain.from_iterable(operation.work):
+        step = Operation(machine, world.driver.now_ms)
+        event(step)
+        removed.append(len(step.records))
+    assert not operation.records
+    assert sum(removed) == 1200
+    assert max(removed) <= LOOKED_AT_ONCE
+    assert not machine.offsets.groups()
+
+
+def test_a_new_topic_costs_nothing_where_others_have_many_offsets(world: ClassicWorld) -> None:
+    for number in range(50):
+        world.commit(dict.fromkeys(range(4), 1), group_id=f"group {number}")
+    world.topics.add("other", 1)
+    world.commit({0: 1}, topic="other", group_id="group 7")
+    world.topics.by_name = topics = CountedMapping(world.topics.by_name)
+    world.driver.run(lambda machine, operation: machine.topics_changed(operation, {"new"}))
+    assert topics.lookups == 0
+    world.driver.run(lambda machine, operation: machine.topics_changed(operation, {"other"}))
+    assert topics.lookups == 1
+
+
+def test_old_offsets_are_looked_for_in_slices(world: ClassicWorld) -> None:
+    count = 3 * LOOKED_AT_ONCE
+    world.topics.add("large", count)
+    world.commit(dict.fromkeys(range(count), 1), topic="large")
+    world.driver.now_ms += 8 * 24 * 3600 * 1000
+    machine = world.driver.machine
+    operation = Operation(machine, world.driver.now_ms)
+    machine.expired(operation, (EXPIRY,))
+    assert not operation.records
+    removed = []
+    for event in itertools.chain.from_iterable(operation.work):
+        step = Operation(machine, world.driver.now_ms)
+        event(step)
+        removed.append(len([record for record in step.records if isinstance(record.key, OffsetCommitKey)]))
+    assert sum(removed) == count
+    assert max(removed) == LOOKED_AT_ONCE
+    assert not machine.groups
 
 
 # Transactions

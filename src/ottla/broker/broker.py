@@ -88,6 +88,8 @@ class Broker:
         self.metrics = Metrics()
         self.request_slices = Slices(loop)  # what requests ask for and takes longer than a moment
         self.produce_slices = Slices(loop, takes_turns=False)  # likewise, where each holds much memory
+        # What coordinators load, and what concerns many of their groups. One after the other: the first are soon ready.
+        self.coordinator_slices = Slices(loop, takes_turns=False)
         self.make_dispatch: Callable[[Broker], Dispatch] = Dispatch
         self._catalog: Catalog | None = None
         self._admission = Admission(quotas=self.quotas)

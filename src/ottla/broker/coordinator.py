@@ -11,22 +11,21 @@ from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from ottla.broker.coordinator_log import Replay
 from ottla.broker.events import Events
+from ottla.broker.slices import Steps, Task, finished
 from ottla.controller.refusal import Refusal
-from ottla.coordinator.operation import NO_PRODUCER, Machine, Markers, Operation, Reply
+from ottla.coordinator.operation import NO_PRODUCER, Machine, Markers, Operation, Reply, Work
 from ottla.coordinator.placement import partition_for
 from ottla.log.errors import LogError, StorageFailed
 from ottla.log.producers import Origin
 from ottla.records.batch import HEADER_SIZE, read_header
-from ottla.records.build import build_batch, read_marker
-from ottla.records.codec import Record
-from ottla.records.read import read_batches
+from ottla.records.build import build_batch
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
-from ottla.wire.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -37,11 +36,10 @@ events = Events("ottla.broker")
 
 M = TypeVar("M", bound=Machine)
 Encoded = list[tuple[bytes, bytes | None]]  # keys and values of records
-LOADED_AT_ONCE_BYTES = 1 << 18
-LOADED_IN_A_STEP = 100  # records
 MOST_GATHERING_SECONDS = 0.005
 MOST_RECORD_OVERHEAD = 32  # what a record takes in a batch besides its key and value
-RELOADED_AFTER_SECONDS = 0.1
+RELOADED_AFTER_SECONDS = 0.1  # the first time; each time twice as long
+MOST_REST_SECONDS = 10.0
 LOADED_AGAIN_AFTER_SECONDS = 5.0  # where a log could not be read
 
 
@@ -59,77 +57,34 @@ class Shard(Generic[M]):
         self._gathered_records: Encoded = []
         self._gathered_bytes = 0
         self._uncommitted: deque[tuple[int, list[Operation]]] = deque()
-        self._loading: Iterator[None] | None = None
+        self._loading: Task | None = None
+        self._reloading: Timer | None = None
+        self._chores: set[Task] = set()
 
     # Loading
 
     def load(self) -> None:
         """Replay the log: what is empty at once, the rest in slices."""
-        self._loading = self._replay_log()
+        steps = self._load()
         if self.partition.log.end_offset == self.partition.log.log_start_offset:
-            for _ in self._loading:
-                pass
+            finished(steps)
         else:
-            self._broker.loop.call_soon(self._load_on)
+            self._loading = self._broker.coordinator_slices.start(steps, self._load_ended)
 
-    def _load_on(self) -> None:
-        if self._loading is None:
-            return
-        try:
-            next(self._loading)
-        except StopIteration:
-            return
-        except Exception:  # a disk that fails may be well again later; whoever asks comes again until then
+    def _load(self) -> Steps:
+        yield from Replay(self.partition, self.machine).steps()
+        self.is_loaded = True
+        self.run(self.machine.loaded)
+
+    def _load_ended(self, _result: object, failure: Exception | None) -> None:
+        self._loading = None
+        if failure is not None:  # a disk that fails may be well again later; whoever asks comes again until then
             events.failure("a coordinator cannot be loaded", partition=self.partition.name)
-            self._broker.loop.call_later(LOADED_AGAIN_AFTER_SECONDS, self._load_again)
-            return
-        self._broker.loop.call_soon(self._load_on)
+            self._reloading = self._broker.loop.call_later(LOADED_AGAIN_AFTER_SECONDS, self._load_again)
 
     def _load_again(self) -> None:
-        if self._loading is not None:  # nobody has taken its place
-            self.machine = self._coordinator.make_machine(self.partition)
-            self.load()
-
-    def _replay_log(self) -> Iterator[None]:
-        log, machine = self.partition.log, self.machine
-        offset = log.log_start_offset
-        while offset < log.high_watermark:
-            found = log.read(offset, LOADED_AT_ONCE_BYTES, log.high_watermark)
-            if found is None:
-                break
-            data = found.read()
-            for batch in read_batches(data, start_offset=offset, with_control=True):
-                header = batch.header
-                offset = header.next_offset
-                if header.is_control:
-                    if header.count:
-                        machine.replay_marker(header.producer_id, read_marker(batch.bytes).is_commit)
-                    continue
-                producer_id = header.producer_id if header.is_transactional else -1
-                for number, record in enumerate(batch.records()):
-                    self._replay_or_skip(record, producer_id)
-                    if number % LOADED_IN_A_STEP == LOADED_IN_A_STEP - 1:
-                        yield
-            yield
-        self.is_loaded = True
-        self._loading = None
-        self.run(machine.loaded)
-
-    def _replay_or_skip(self, record: Record, producer_id: int) -> None:
-        """What cannot be read is told and passed over: one bad record must not keep all others."""
-        try:
-            self._replay(record.key, record.value, producer_id)
-        except ProtocolError as error:
-            events.warning(
-                "a coordinator passes over a record", partition=self.partition.name, offset=record.offset, reason=error
-            )
-
-    def _replay(self, key_bytes: bytes | None, value_bytes: bytes | None, producer_id: int) -> None:
-        types = self.machine.record_types
-        key = types.decode_key(key_bytes) if key_bytes else None
-        if key is not None:
-            value = None if value_bytes is None else types.decode_value(key, value_bytes)
-            self.machine.replay(key, value, producer_id)
+        self.machine = self._coordinator.make_machine(self.partition)
+        self.load()
 
     def replay_marker(self, producer_id: int, is_commit: bool) -> None:
         """A marker was appended to this partition."""
@@ -154,22 +109,38 @@ class Shard(Generic[M]):
             self._start_over([operation], ErrorCode.UNKNOWN_SERVER_ERROR)
             return False
         self._set_timers(operation)
+        for work in operation.work:
+            self._go_on_with(work)
         if not encoded and not self._gathered:
             self._commit([operation])
             return True
         if producer == NO_PRODUCER:
             return self._gather(operation, encoded)
-        if not self.write_gathered():
-            self._start_over([operation], ErrorCode.COORDINATOR_NOT_AVAILABLE)  # it was decided on what did not last
+        if not self.write_gathered([operation]):  # it was decided on what did not last
             return False
         return self._write([operation], encoded)
+
+    def _go_on_with(self, work: Work) -> None:
+        """Run events, in slices that all coordinators share."""
+
+        def steps() -> Steps:
+            for event in work:
+                self.run(event)
+                yield None
+
+        def ended(_result: object, failure: Exception | None) -> None:
+            self._chores.discard(chore)
+            if failure is not None:
+                events.failure("a coordinator failed", partition=self.partition.name)
+
+        chore = self._broker.coordinator_slices.start(steps(), ended)
+        self._chores.add(chore)
 
     def _gather(self, operation: Operation, encoded: Encoded) -> bool:
         """Keep it until all is written. Without records, too, for it may have seen what is not written yet."""
         size = sum([len(key) + len(value or b"") + MOST_RECORD_OVERHEAD for key, value in encoded])
         has_room = HEADER_SIZE + self._gathered_bytes + size <= operation.most_bytes
-        if encoded and not has_room and not self.write_gathered():
-            self._start_over([operation], ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if encoded and not has_room and not self.write_gathered([operation]):
             return False
         if not self._gathered:
             self._coordinator.call_to_write(self._end_gathering)
@@ -185,30 +156,47 @@ class Shard(Generic[M]):
     def _end_gathering(self) -> None:
         self.write_gathered()
 
-    def write_gathered(self) -> bool:
-        """Write what was gathered so far, and answer when that is committed; whether it went well."""
+    def write_gathered(self, followers: Sequence[Operation] = ()) -> bool:
+        """Write what was gathered so far, and answer when that is committed; whether it went well.
+
+        `followers`: operations that have seen it, and must go with it if it fails.
+        """
         if not self._gathered:
             return True
         operations, self._gathered = self._gathered, []
         records, self._gathered_records = self._gathered_records, []
         self._gathered_bytes = 0
-        return self._write(operations, records)
+        return self._write(operations, records, followers)
 
-    def _write(self, operations: list[Operation], records: Encoded) -> bool:
+    def _write(self, operations: list[Operation], records: Encoded, followers: Sequence[Operation] = ()) -> bool:
         """Write records as one batch, of the transaction that the operations are in, if they are in one."""
         try:
             self._append(records, operations[-1].now_ms, operations[0].producer)
         except LogError as failure:
-            events.warning("a coordinator cannot write", partition=self.partition.name, reason=failure)
             is_lost = isinstance(failure, StorageFailed)  # then another one may be found, or this one again later
-            self._start_over(operations, ErrorCode.COORDINATOR_NOT_AVAILABLE if is_lost else ErrorCode(failure.code))
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE if is_lost else ErrorCode(failure.code)
+            self._coordinator.tell_failure(self.partition, failure)
+            self._fail([*operations, *followers], code)
             return False
         except Exception:
             events.failure("a coordinator failed", partition=self.partition.name)
-            self._start_over(operations, ErrorCode.UNKNOWN_SERVER_ERROR)
+            self._start_over([*operations, *followers], ErrorCode.UNKNOWN_SERVER_ERROR)
             return False
+        self._coordinator.wrote(self.partition)
         self._commit(operations)
         return True
+
+    def _fail(self, operations: list[Operation], code: ErrorCode) -> None:
+        """What these wrote did not last, and they are the last that the machine has seen: take it back if possible."""
+        is_sound = self.partition.log.failure is None
+        if not is_sound or not all(operation.can_be_taken_back for operation in operations):
+            self._start_over(operations, code)
+            return
+        for operation in reversed(operations):
+            operation.take_back()
+        for operation in operations:
+            for reply, _ in operation.answers:
+                reply.refuse(code)
 
     def _append(self, records: Encoded, now_ms: int, producer: tuple[int, int]) -> None:
         producer_id, producer_epoch = producer
@@ -294,7 +282,13 @@ class Shard(Generic[M]):
         self._coordinator.forget(self)
 
     def resign(self, code: ErrorCode, failed: Sequence[Operation] = ()) -> None:
+        for task in (self._loading, *self._chores):
+            if task is not None:
+                task.cancel()
         self._loading = None
+        self._chores.clear()
+        if self._reloading is not None:
+            self._reloading.cancel()
         for _, timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -335,6 +329,9 @@ class Coordinator(Generic[M]):
         self._linger_ms = linger_ms
         self._shards: dict[int, Shard[M]] = {}
         self._told_refusal: str | None = None
+        self._failing: set[int] = set()  # partitions that could not be written to when it was last tried
+        self._resting: dict[int, Timer] = {}  # those that will be loaded again
+        self._starts: dict[int, int] = {}  # how often a machine was thrown away since its log was last written to
         broker.topics.watch(self._drop_deleted)
 
     def start(self) -> None:
@@ -404,9 +401,9 @@ class Coordinator(Generic[M]):
         return any(not shard.is_loaded for shard in self._shards.values())
 
     def _shard(self, partition: Partition) -> Shard[M] | None:
-        """None if the disk failed under its log, which may hold by now what will be lost."""
+        """None while it rests, and if the disk failed under its log, which may hold by now what will be lost."""
         shard = self._shards.get(partition.index)
-        if shard is None and partition.log.failure is None:
+        if shard is None and partition.log.failure is None and partition.index not in self._resting:
             shard = self._shards[partition.index] = Shard(self, partition)
             shard.load()
         return shard
@@ -414,6 +411,9 @@ class Coordinator(Generic[M]):
     def _drop_deleted(self, topic: str) -> None:
         """Who waits for a machine whose log is gone waits in vain."""
         if topic == self.topic:
+            for timer in self._resting.values():
+                timer.cancel()
+            self._resting.clear()
             for index, shard in list(self._shards.items()):
                 if self.broker.topics.partition(topic, index) is not shard.partition:
                     del self._shards[index]
@@ -428,23 +428,43 @@ class Coordinator(Generic[M]):
             self._send_markers(shard, markers)
 
     def forget(self, shard: Shard[M]) -> None:
-        """Load this one again when it is next needed, or soon, for it has timers to keep and markers to send.
+        """Load this one again soon, for it has timers to keep and markers to send.
 
-        Not at once: what could not be written a moment ago will hardly be taken now.
+        Not at once, and later each time until something can be written again: what could not be written a moment ago
+        will hardly be taken now, and loading is much work.
         """
-        if self._shards.get(shard.partition.index) is shard:
-            del self._shards[shard.partition.index]
-            self.broker.loop.call_later(RELOADED_AFTER_SECONDS, lambda: self._reload(shard.partition))
+        index = shard.partition.index
+        if self._shards.get(index) is shard:
+            del self._shards[index]
+            starts = self._starts[index] = self._starts.get(index, 0) + 1
+            seconds = min(RELOADED_AFTER_SECONDS * 2 ** min(starts - 1, 20), MOST_REST_SECONDS)
+            self._resting[index] = self.broker.loop.call_later(seconds, lambda: self._reload(shard.partition))
 
     def _reload(self, partition: Partition) -> None:
+        self._resting.pop(partition.index, None)
         if self.broker.topics.partition(self.topic, partition.index) is partition:
             self._shard(partition)
+
+    def tell_failure(self, partition: Partition, failure: LogError) -> None:
+        """Once, for on a full disk every request fails."""
+        if partition.index not in self._failing:
+            self._failing.add(partition.index)
+            events.warning("a coordinator cannot write", partition=partition.name, reason=failure)
+
+    def wrote(self, partition: Partition) -> None:
+        if self._failing:
+            self._failing.discard(partition.index)
+        if self._starts:
+            self._starts.pop(partition.index, None)
 
     def stop(self) -> None:
         for shard in list(self._shards.values()):
             shard.write_gathered()
             shard.resign(ErrorCode.NOT_COORDINATOR)
         self._shards.clear()
+        for timer in self._resting.values():
+            timer.cancel()
+        self._resting.clear()
 
 
 def coordinator_topic(name: str, partitions: int, replication_factor: int, **configs: str) -> CreatableTopic:

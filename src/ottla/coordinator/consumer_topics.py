@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 NO_TOPICS_HASH = 0
 
 
-def note_changed_topics(machine: GroupMachine, names: set[str]) -> None:
-    """Topics have come, gone or grown: groups that this concerns look at them with their next heartbeat."""
+def note_changed_topics(machine: GroupMachine, names: set[str], group_ids: Iterable[str]) -> None:
+    """Topics have come, gone or grown: those of the groups that it concerns look at them with their next heartbeat."""
     have_come = any(name in machine.topics.by_name for name in names)
-    for group in machine.groups.values():
+    for group_id in group_ids:
+        group = machine.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             if not group.topic_names.isdisjoint(names):
                 group.are_topics_changed = True

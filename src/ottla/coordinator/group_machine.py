@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import uuid
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, TypeAlias
 
 from ottla.coordinator import consumer_classic
@@ -18,9 +19,9 @@ from ottla.coordinator.consumer_settings import ConsumerSettings
 from ottla.coordinator.consumer_topics import note_changed_topics
 from ottla.coordinator.group import Client, Group
 from ottla.coordinator.group_settings import GroupSettings
-from ottla.coordinator.offset_removal import EXPIRY, FORGETTING, expire, forget_topics, watch_age
-from ottla.coordinator.offsets import Offsets
-from ottla.coordinator.operation import Operation, Reply
+from ottla.coordinator.offset_removal import EXPIRY, expire, forget_topics, is_abandoned, watch_age
+from ottla.coordinator.offsets import Committed, Offsets, PartitionKey
+from ottla.coordinator.operation import Operation, Reply, Undo, Work
 from ottla.coordinator.topics_view import TopicsView
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.group_records import GROUP_RECORDS
@@ -37,6 +38,9 @@ from ottla.wire.messages.offset_and_group_records import (
 )
 from ottla.wire.messages.sync_group import SyncGroupRequest
 from ottla.wire.schema import Message
+
+LOOKED_AT_ONCE = 100
+"""How many groups and members one operation looks at where it concerns all of them."""
 
 Replay: TypeAlias = Callable[["GroupMachine", Any, Any], None]
 
@@ -61,17 +65,17 @@ class GroupMachine:
 
     # Replay
 
-    def replay(self, key: Message, value: Message | None, producer_id: int) -> None:
+    def replay(self, key: Message, value: Message | None, producer_id: int) -> Undo | None:
         if isinstance(key, OffsetCommitKey | LegacyOffsetCommitKey):
-            self._replay_offset(key, value, producer_id)
-            return
+            return self._replay_offset(key, value, producer_id)
         replay = _REPLAYS.get(type(key))
         if replay is not None:
             replay(self, key, value)
+        return None
 
     def _replay_offset(
         self, key: OffsetCommitKey | LegacyOffsetCommitKey, value: Message | None, producer_id: int
-    ) -> None:
+    ) -> Undo | None:
         if isinstance(value, LegacyOffsetCommitValue):
             value = OffsetCommitValue(
                 offset=value.offset, metadata=value.metadata, commit_timestamp=value.commit_timestamp
@@ -79,11 +83,21 @@ class GroupMachine:
         partition = key.topic, key.partition
         if value is None:
             self.offsets.remove(key.group, partition)
-            return
+            return None
         assert isinstance(value, OffsetCommitValue)
-        if key.group not in self.groups:  # one that only keeps offsets here
+        is_new = key.group not in self.groups
+        if is_new:  # one that only keeps offsets here
             self.groups[key.group] = ClassicGroup(key.group)
-        self.offsets.put(key.group, partition, value, producer_id)
+        before = self.offsets.put(key.group, partition, value, producer_id)
+        return functools.partial(self._take_offset_back, key.group, partition, producer_id, before, is_new)
+
+    def _take_offset_back(
+        self, group_id: str, partition: PartitionKey, producer_id: int, before: Committed | None, is_new: bool
+    ) -> None:
+        """Undo a commit, and with it the group that came into being by it, unless somebody has joined that."""
+        self.offsets.take_back(group_id, partition, producer_id, before)
+        if is_new and is_abandoned(self, self.groups[group_id]):
+            del self.groups[group_id]
 
     def replay_marker(self, producer_id: int, is_commit: bool) -> None:
         self.offsets.end_transaction(producer_id, is_commit)
@@ -135,16 +149,41 @@ class GroupMachine:
 
     def topics_changed(self, operation: Operation, names: set[str]) -> None:
         """Topics have come, gone or got more partitions: what was committed for those that are gone goes, too."""
-        note_changed_topics(self, names)
-        forget_topics(self, operation, *sorted(names))
+        operation.go_on_with(self._after_topics_changed(names))
+
+    def _after_topics_changed(self, names: set[str]) -> Work:
+        for some in self._some_groups():
+            yield lambda _operation, some=some: note_changed_topics(self, names, some)  # type: ignore[misc]
+        yield from forget_topics(self, sorted(names))
+
+    def _some_groups(self) -> Iterator[list[str]]:
+        """The groups that are there now, some at a time: fewer where they have many members."""
+        some: list[str] = []
+        size = 0
+        for group_id, group in list(self.groups.items()):
+            some.append(group_id)
+            size += 1 + group.member_count
+            if size >= LOOKED_AT_ONCE:
+                yield some
+                some, size = [], 0
+        yield some
 
     def loaded(self, operation: Operation) -> None:
+        operation.go_on_with(self._after_loaded())
+        watch_age(self, operation)
+
+    def _after_loaded(self) -> Work:
+        for some in self._some_groups():
+            yield lambda operation, some=some: self._set_timers(operation, some)  # type: ignore[misc]
+
+    def _set_timers(self, operation: Operation, group_ids: list[str]) -> None:
         settings = self.settings()
-        for group in self.groups.values():
-            group.set_timers(operation)
+        for group_id in group_ids:
+            group = self.groups.get(group_id)
+            if group is not None:
+                group.set_timers(operation)
             if isinstance(group, ClassicGroup) and len(group.members) > settings.max_size:
                 prepare(operation, group, settings)  # the limit is lower than it was: not all may join again
-        watch_age(self, operation)
 
     def expired(self, operation: Operation, timer: Hashable) -> None:
         """Timers are named by what they are for, then the group, then the rest."""
@@ -198,7 +237,6 @@ _TIMERS: dict[str, Callable[..., None]] = {
     JOIN: _classic_timer(join_time_over),
     SYNC: _classic_timer(sync_time_over),
     EXPIRY: expire,
-    FORGETTING: forget_topics,
     **CONSUMER_TIMERS,
 }
 """What to do when a timer is due, by its kind."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ottla.coordinator.classic_group import ClassicGroup
 from ottla.coordinator.group import Group
 from ottla.coordinator.offsets import PartitionKey
-from ottla.coordinator.operation import Operation
+from ottla.coordinator.operation import Operation, Work
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_and_group_records import OffsetCommitKey, OffsetCommitValue
 from ottla.wire.uuids import ZERO_UUID
@@ -16,11 +17,9 @@ from ottla.wire.uuids import ZERO_UUID
 if TYPE_CHECKING:
     from ottla.coordinator.group_machine import GroupMachine
 
-# The kinds of its timers.
-EXPIRY = "offset expiry"
-FORGETTING = "offsets of topics that are gone"  # and the names of the topics
-REMOVED_AT_ONCE = 1000
-"""How many records one operation writes at most where there may be very many."""
+EXPIRY = "offset expiry"  # the kind of its timer
+LOOKED_AT_ONCE = 100
+"""How many offsets one operation looks at, and perhaps removes, where there may be very many."""
 
 
 def delete_offsets(
@@ -54,16 +53,30 @@ def delete_group(machine: GroupMachine, operation: Operation, group_id: str) -> 
     return ErrorCode.NONE
 
 
-def forget_topics(machine: GroupMachine, operation: Operation, *names: str) -> None:
+def forget_topics(machine: GroupMachine, names: Iterable[str]) -> Work:
     """Of these topics, drop the offsets of those that are gone, or that others of the same name have replaced."""
-    wanted = set(names)
-    for group_id in list(machine.groups):
-        if len(operation.records) >= REMOVED_AT_ONCE:
-            operation.set_timer((FORGETTING, *names), 0)
-            return
-        for partition, (value, _) in machine.offsets.latest(group_id).items():
-            if partition[0] in wanted and _is_gone(machine, partition[0], value):
-                _remove(machine, operation, group_id, partition)
+    by_group: dict[str, set[str]] = {}
+    for name in names:
+        for group_id in machine.offsets.groups_with(name):
+            by_group.setdefault(group_id, set()).add(name)
+    for group_id, gone in by_group.items():
+        for partitions in _portions(machine, group_id):
+            concerned = [partition for partition in partitions if partition[0] in gone]
+            yield functools.partial(_forget, machine, group_id, concerned)
+
+
+def _portions(machine: GroupMachine, group_id: str) -> Iterator[list[PartitionKey]]:
+    """The partitions that a group has offsets for, some at a time."""
+    partitions = machine.offsets.partitions(group_id)
+    for start in range(0, len(partitions), LOOKED_AT_ONCE):
+        yield partitions[start : start + LOOKED_AT_ONCE]
+
+
+def _forget(machine: GroupMachine, group_id: str, partitions: list[PartitionKey], operation: Operation) -> None:
+    for partition in partitions:
+        latest = machine.offsets.latest(group_id, partition)
+        if latest is not None and _is_gone(machine, partition[0], latest.value):
+            _remove(machine, operation, group_id, partition)
 
 
 def _is_gone(machine: GroupMachine, name: str, value: OffsetCommitValue) -> bool:
@@ -81,26 +94,39 @@ def watch_age(machine: GroupMachine, operation: Operation) -> None:
 
 def expire(machine: GroupMachine, operation: Operation) -> None:
     """Drop what is too old or of no use, and groups that have neither members nor offsets any more."""
-    for group in list(machine.groups.values()):
-        if len(operation.records) >= REMOVED_AT_ONCE:
-            operation.set_timer((EXPIRY,), 0)  # and the rest after others had their turn
-            return
-        _expire_offsets(machine, operation, group)
-        if _is_abandoned(machine, group):
-            group.write_tombstones(operation)
-    watch_age(machine, operation)
+    operation.go_on_with(_expiring(machine))
 
 
-def _expire_offsets(machine: GroupMachine, operation: Operation, group: Group) -> None:
+def _expiring(machine: GroupMachine) -> Work:
+    for group_id in list(machine.groups):
+        for partitions in _portions(machine, group_id):
+            yield functools.partial(_expire_offsets, machine, group_id, partitions)
+        yield functools.partial(_drop_if_abandoned, machine, group_id)
+    yield functools.partial(watch_age, machine)
+
+
+def _expire_offsets(machine: GroupMachine, group_id: str, partitions: list[PartitionKey], operation: Operation) -> None:
+    group = machine.groups.get(group_id)
+    if group is None:
+        return
     retention_ms = machine.settings().offsets_retention_ms
-    for partition, (value, _) in machine.offsets.latest(group.group_id).items():
+    for partition in partitions:
+        latest = machine.offsets.latest(group_id, partition)
+        if latest is None:
+            continue
         is_old = (
-            _is_expired(group, value, operation.now_ms, retention_ms)
+            _is_expired(group, latest.value, operation.now_ms, retention_ms)
             and not group.is_subscribed_to(partition[0])
-            and not machine.offsets.is_pending(group.group_id, partition)
+            and not machine.offsets.is_pending(group_id, partition)
         )
-        if is_old or _is_gone(machine, partition[0], value):  # it may have gone while nobody was there to see it
-            _remove(machine, operation, group.group_id, partition)
+        if is_old or _is_gone(machine, partition[0], latest.value):  # perhaps while nobody was there to see it
+            _remove(machine, operation, group_id, partition)
+
+
+def _drop_if_abandoned(machine: GroupMachine, group_id: str, operation: Operation) -> None:
+    group = machine.groups.get(group_id)
+    if group is not None and is_abandoned(machine, group):
+        group.write_tombstones(operation)
 
 
 def _is_expired(group: Group, value: OffsetCommitValue, now_ms: int, retention_ms: int) -> bool:
@@ -112,7 +138,8 @@ def _is_expired(group: Group, value: OffsetCommitValue, now_ms: int, retention_m
     return now_ms - since_ms >= retention_ms
 
 
-def _is_abandoned(machine: GroupMachine, group: Group) -> bool:
+def is_abandoned(machine: GroupMachine, group: Group) -> bool:
+    """Whether a group has nothing that is worth keeping."""
     offsets = machine.offsets
     has_offsets = bool(offsets.of_group(group.group_id)) or offsets.has_pending(group.group_id)
     is_awaited = isinstance(group, ClassicGroup) and bool(group.promised)

@@ -2,14 +2,14 @@
 
 A machine changes its lasting state only through `Operation.write`, which replays the record at once, so that what
 follows sees it. The shell appends all records of an operation in one batch and gives the answers when the batch is
-committed. If the append fails, the machine is thrown away and loaded from its log again, and the answers become
-refusals: nobody was told of what did not last.
+committed. If the append fails, the records are taken back, or if that is not possible the machine is thrown away and
+loaded from its log again; and the answers become refusals: nobody was told of what did not last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ottla.wire.coordinator_records import RecordTypes
 from ottla.wire.errors import ErrorCode
@@ -61,13 +61,19 @@ class Markers(NamedTuple):
     transaction_version: int = 0  # from 2 on the epoch has risen above that of the records
 
 
+Undo: TypeAlias = Callable[[], None]
+
+
 class Machine(Protocol):
     """State that a log remembers, of one partition of a coordinator's topic."""
 
     record_types: RecordTypes
 
-    def replay(self, key: Message, value: Message | None, producer_id: int) -> None:
-        """Apply one record; of a transaction, if a producer wrote it: then it counts once that has committed."""
+    def replay(self, key: Message, value: Message | None, producer_id: int) -> Undo | None:
+        """Apply one record; of a transaction, if a producer wrote it: then it counts once that has committed.
+
+        What takes it back while it is the last that was applied; None where that takes loading all again.
+        """
 
     def replay_marker(self, producer_id: int, is_commit: bool) -> None:
         """A transaction that wrote records here has ended."""
@@ -80,6 +86,10 @@ class Machine(Protocol):
 
     def resigned(self) -> list[Reply]:
         """Those who wait for an answer, for this machine will not give it any more."""
+
+
+Event: TypeAlias = Callable[["Operation"], None]
+Work: TypeAlias = Iterator[Event]
 
 
 class Operation:
@@ -98,10 +108,23 @@ class Operation:
         self.answers: list[tuple[Reply, Any]] = []
         self.timers: dict[Hashable, int | None] = {}  # in how many milliseconds; None: not any more
         self.markers: list[Markers] = []
+        self.work: list[Work] = []
+        self._undos: list[Undo | None] = []  # one a record
 
     def write(self, key: Message, value: Message | None, version: int = 0) -> None:
         self.records.append(Written(key, value, version))
-        self._machine.replay(key, value, self.producer[0])
+        self._undos.append(self._machine.replay(key, value, self.producer[0]))
+
+    @property
+    def can_be_taken_back(self) -> bool:
+        return None not in self._undos
+
+    def take_back(self) -> None:
+        """Undo what was written, which must be the last that the machine has replayed."""
+        while self._undos:
+            undo = self._undos.pop()
+            assert undo is not None
+            undo()
 
     def answer(self, reply: Reply, response: Any) -> None:
         """Answer when all that this operation writes is committed."""
@@ -117,3 +140,10 @@ class Operation:
     def send_markers(self, markers: Markers) -> None:
         """End a transaction in its partitions, once what this operation writes is committed."""
         self.markers.append(markers)
+
+    def go_on_with(self, work: Work) -> None:
+        """Let events follow this one, each as an operation of its own and with those of others in between.
+
+        So that nobody waits for what takes long, each should take about a millisecond.
+        """
+        self.work.append(work)
