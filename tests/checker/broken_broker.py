@@ -103,11 +103,26 @@ def write_twice() -> None:
     setattr(Producers, "check", lambda *_arguments, **_options: None)  # noqa: B010
 
 
+def keep_what_is_deleted() -> None:
+    """Compaction removes deletions, and leaves what they delete."""
+    from ottla.log.compaction import Keeper
+    from ottla.records.codec import decode_keys
+    from ottla.records.read import Batch
+    from ottla.records.retain import retain_batch
+
+    def kept_data(keeper: Any, header: Any, batch: Any) -> Any:
+        mask = [not is_tombstone for _, _, is_tombstone in decode_keys(Batch(header, batch).area(), header.count)]
+        return retain_batch(batch, mask) if any(mask) else keeper._nothing(header, batch)
+
+    setattr(Keeper, "_kept_data", kept_data)  # noqa: B010
+
+
 MISTAKES: dict[str, tuple[Callable[[], None], set[Kind]]] = {
     "aborted": (show_aborted, {Kind.ABORTED_READ}),
     "undecided": (show_undecided, {Kind.READ_BEFORE_COMMIT}),
     "tail": (forget_the_tail, {Kind.LOST_WRITE}),
     "offsets": (forget_offsets, {Kind.LOST_COMMIT}),
+    "deleted": (keep_what_is_deleted, {Kind.RESURRECTED_KEY}),
     "twice": (write_twice, {Kind.DUPLICATE}),
 }
 """Each with what the checker must find, among other things."""

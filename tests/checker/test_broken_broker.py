@@ -13,7 +13,7 @@ from tests.checker.run import Run
 from tests.compat.killable import OttlaBroker
 
 SECONDS = 2.0
-ROLES = {"producer": 1, "transactor": 1, "worker": 1, "reader": 1, "follower": 1}
+ROLES = {"producer": 1, "transactor": 1, "keeper": 1, "worker": 1, "reader": 1, "follower": 1}
 
 
 class QuietRun(Run):

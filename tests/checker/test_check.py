@@ -323,3 +323,43 @@ def test_offsets_of_other_groups_do_not_count(story: Story) -> None:
 def test_what_nobody_sent(story: Story) -> None:
     story.poll("r", (0, "a"))
     assert kinds(story) == [Kind.UNSENT_READ]
+
+
+@pytest.mark.parametrize("given", [[(0, "old")], [(0, "old"), (2, "other")]])
+def test_a_key_whose_deletion_is_gone_and_its_value_is_not_is_there_again(
+    story: Story, given: list[tuple[int, str]]
+) -> None:
+    story.send("p", "old", 0, key="k")
+    story.send("p", "deletion", 1, key="k", is_tombstone=True)
+    story.send("p", "other", 2, key="l")
+    story.position("r", 0)
+    story.poll("r", *given, next_offset=3)
+    assert Kind.RESURRECTED_KEY in kinds(story)
+
+
+@pytest.mark.parametrize(
+    ("given", "next_offset"),
+    [
+        ([], 2),  # both are gone
+        ([(1, "deletion")], 2),
+        ([(0, "old"), (1, "deletion")], 2),
+        ([(0, "old")], 1),  # it has not come to the deletion
+    ],
+)
+def test_a_deleted_key_may_be_there_with_its_deletion(
+    story: Story, given: list[tuple[int, str]], next_offset: int
+) -> None:
+    story.send("p", "old", 0, key="k")
+    story.send("p", "deletion", 1, key="k", is_tombstone=True)
+    story.position("r", 0)
+    story.poll("r", *given, next_offset=next_offset)
+    assert kinds(story) == []
+
+
+def test_a_deletion_that_was_aborted_deletes_nothing(story: Story) -> None:
+    story.send("p", "old", 0, key="k")
+    story.send("p", "deletion", 1, key="k", is_tombstone=True, transaction="t")
+    story.end("p", "t", Step.ABORT)
+    story.position("r", 0)
+    story.poll("r", (0, "old"), next_offset=3)
+    assert kinds(story) == []

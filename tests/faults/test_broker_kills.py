@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import random
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from tests.faults.forgetting_disk import lose_power
 KILLS = int(os.environ.get("OTTLA_KILLS", "4"))
 LONGEST_LOAD_S = 0.5
 WAIT_S = 20.0
-TOPIC = "loaded"
+TOPIC, FORGOTTEN = "loaded", "forgotten"
 SEGMENTS = "log.segment.bytes=1048576"
 PARTITIONS = 3
 PADDING = b"." * 100
@@ -176,3 +177,29 @@ def test_fewer_records_than_flush_messages_are_lost_with_the_power(tmp_path: Pat
         consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused", "log_level": 0})
         assert consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), WAIT_S)[1] >= 20
         consumer.close()
+
+
+def test_what_flush_ms_has_had_its_time_for_survives_a_loss_of_power(tmp_path: Path) -> None:
+    """One record, and then nothing that would have others synced: the timer alone brings it to the disk."""
+    folder, synced = tmp_path / "data", tmp_path / "synced"
+    with BrokerProcess(folder, synced=synced) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+        topics = [NewTopic(TOPIC, 1, 1, config={"flush.ms": "50"}), NewTopic(FORGOTTEN, 1, 1)]
+        for creation in admin.create_topics(topics).values():
+            creation.result(WAIT_S)
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+        for name in (TOPIC, FORGOTTEN):
+            producer.produce(name, PADDING, partition=0)
+            assert producer.flush(WAIT_S) == 0
+        names = synced / str(folder.stat().st_ino)  # what is synced last
+        deadline = time.monotonic() + WAIT_S
+        while f'"{TOPIC}-0"' not in names.read_text():
+            assert time.monotonic() < deadline, "it is not synced"
+            time.sleep(0.01)
+        broker.kill()
+    lose_power(folder, synced)
+    with BrokerProcess(folder) as broker:
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused", "log_level": 0})
+        ends = [consumer.get_watermark_offsets(TopicPartition(name, 0), WAIT_S)[1] for name in (TOPIC, FORGOTTEN)]
+        consumer.close()
+    assert ends == [1, 0]

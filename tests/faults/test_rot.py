@@ -14,6 +14,7 @@ from ottla.log.manager import CLEAN_SHUTDOWN, LogManager
 from ottla.log.recovery import Recovered, open_log
 from ottla.log.segment import INDEX, LOG
 from ottla.log.topic_config import TopicConfig
+from ottla.records.batch import LENGTH_AT, read_header, stamp_offset_and_epoch
 from ottla.records.build import build_batch
 from ottla.testing.files import SimulatedFiles
 from tests.faults.broker_process import BrokerProcess
@@ -140,3 +141,52 @@ def test_what_may_be_sound_is_put_aside_where_nobody_knows_what_was_on_the_disk(
     aside = {int(name[:20]): size for name, size in files.sizes("data/t-0").items() if name.endswith(".log.aside")}
     assert aside == {base: sizes[base] for base in bases[2:]}
     assert len(again.recovered["t", 0].faults) == 1 + len(aside)
+
+
+def test_the_offsets_of_a_rotten_end_are_not_given_again() -> None:
+    """Or who had read up to there would miss the records that get them."""
+    files = SimulatedFiles()
+    log = new_log(files, CONFIG)
+    for _ in range(4):
+        append(log)
+    position = log.active.size_bytes
+    append(log, [b"a", b"b"])
+    log.flush(0)
+    files.flip_bit(log.active.path(LOG), position + 70, 1)
+    for _ in range(2):
+        files.kill()
+        opened = open_log(files, FOLDER, CONFIG, now_ms=0, recovery_point=6)
+        assert (opened.end_offset, served_offsets(opened)) == (6, [0, 1, 2, 3])
+    assert append(opened).base_offset == 6
+
+
+def test_a_batch_within_a_record_of_a_rotten_batch_is_not_taken_for_one_of_the_log() -> None:
+    files = SimulatedFiles()
+    log = new_log(files, CONFIG)
+    append(log)
+    inner = build_batch([b"inner"], timestamp=1000)
+    stamp_offset_and_epoch(inner, 0, 1, read_header(inner).length, 0)
+    position = log.active.size_bytes
+    append(log, [b"outer", bytes(inner)])
+    append(log)
+    log.flush(0)
+    files.flip_bit(log.active.path(LOG), position + 70, 1)
+    files.kill()
+    recovered = Recovered()
+    opened = open_log(files, FOLDER, CONFIG, now_ms=0, recovery_point=4, recovered=recovered)
+    assert served_offsets(opened) == [0, 3]
+    assert recovered.rotten_bytes == log.active.size_bytes - 2 * position
+
+
+def test_a_rotten_length_that_reaches_to_a_batch_costs_no_batch_behind_it() -> None:
+    """Of batches of 128 bytes each, one whose length has another bit seems to end where the next but one begins."""
+    files = SimulatedFiles()
+    log = new_log(files, CONFIG)
+    for _ in range(5):
+        assert len(build_batch([b"." * 59], timestamp=1000)) == 128
+        append(log, [b"." * 59])
+    log.flush(0)
+    files.flip_bit(log.active.path(LOG), 128 + LENGTH_AT + 3, 7)
+    files.kill()
+    opened = open_log(files, FOLDER, CONFIG, now_ms=0, recovery_point=5)
+    assert served_offsets(opened) == [0, 2, 3, 4]

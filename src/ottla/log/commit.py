@@ -54,9 +54,13 @@ class GroupCommit:
                 flush = log.begin_flush()
             except StorageFailed as failure:
                 self._fail(log, failure)
-                continue
-            if flush is not None:
-                flushes.append((log, flush))
+            except OSError as error:  # its files cannot be opened: the others must not wait for them
+                self._fail(log, log.stopped(error))
+            else:
+                if flush is not None:
+                    flushes.append((log, flush))
+                else:  # somebody else has flushed it
+                    self._acknowledge(log)
         self._dirty = {}
         return Round(flushes) if flushes else None
 
@@ -68,11 +72,15 @@ class GroupCommit:
             except StorageFailed as failure:
                 self._fail(log, failure)
                 continue
-            waiting = self._waiting.get(log, deque())
-            while waiting and waiting[0][0] <= log.recovery_point:
-                waiting.popleft()[1](None)
-            if not waiting:
-                self._waiting.pop(log, None)
+            self._acknowledge(log)
+
+    def _acknowledge(self, log: Log) -> None:
+        """Answer all who wait for what is on the disk."""
+        waiting = self._waiting.get(log, deque())
+        while waiting and waiting[0][0] <= log.recovery_point:
+            waiting.popleft()[1](None)
+        if not waiting:
+            self._waiting.pop(log, None)
 
     def _fail(self, log: Log, failure: StorageFailed) -> None:
         for _, acknowledge in self._waiting.pop(log, ()):

@@ -15,12 +15,12 @@ from ottla.log.checkpoint import LEADER_EPOCHS
 from ottla.log.earlier_batches import SUFFIX as EARLIER
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.errors import CorruptLog
-from ottla.log.files import Files
+from ottla.log.files import Buffer, Files
 from ottla.log.log import Log
 from ottla.log.producers import Producers
 from ottla.log.replay import rebuild_producers, replay
 from ottla.log.resume import resume_at
-from ottla.log.rot import Place, Rot, RotSearch, cut_out
+from ottla.log.rot import Place, Rot, RotSearch, cut_out, without_records
 from ottla.log.scan import NOWHERE, Fault, SegmentScan
 from ottla.log.segment import CLEANED, DELETED, LOG, SWAP, Segment
 from ottla.log.snapshot import SUFFIX as SNAPSHOT
@@ -301,9 +301,18 @@ class _Opening:
             if search.found:
                 self._cut_out.add(segment.base_offset)
                 self._note_rot(segment, search.found)
-                cut_out(self.files, self.folder, segment, search.found)
+                cut_out(
+                    self.files, self.folder, segment, search.found, self._at_the_end(number, search, recovery_point)
+                )
             self._sound_again_at = max(self._sound_again_at, search.sound_again_at)
             place = search.place._replace(position=0)
+
+    def _at_the_end(self, number: int, search: RotSearch, recovery_point: int) -> Buffer:
+        """What keeps the offsets of what was cut out at the very end of the log; nothing where it was not there."""
+        next_offset, is_last = search.place.next_offset, number + 1 == len(self.segments)
+        if not is_last or next_offset >= recovery_point or search.found[-1].end_position < search.place.position:
+            return b""
+        return without_records(next_offset, recovery_point, search.place.leader_epoch)
 
     def _beginning_of(self, number: int) -> tuple[int, int]:
         """With which offset and leader epoch a segment begins; none that could be too high where that is not known."""

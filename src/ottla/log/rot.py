@@ -2,7 +2,8 @@
 
 A torn end is what a crash leaves, and all behind it goes. Rot is another thing: what lies behind it was on the disk,
 too, and is sound. So the bad bytes alone are cut out of their segment, and kept in a file beside it (.rotten) for
-whoever wants to look at them. Their offsets are missing from then on, as if the log were compacted.
+whoever wants to look at them. Their offsets are missing from then on, as if the log were compacted. At the end of the
+log a batch without records takes them: given to new records, they would hide those from who has read up to there.
 """
 
 from __future__ import annotations
@@ -10,10 +11,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ottla.log.files import File, Files
+from ottla.log.files import Buffer, File, Files
 from ottla.log.scan import Fault, SegmentScan
 from ottla.log.segment import CLEANED, LOG, SCAN_BYTES, Segment
-from ottla.records.batch import HEADER_SIZE, LEAST_LENGTH, MAGIC, MAGIC_AT, BatchHeader, read_header
+from ottla.records.batch import (
+    ATTRIBUTES_AT,
+    HEADER,
+    HEADER_SIZE,
+    LEAST_LENGTH,
+    MAGIC,
+    MAGIC_AT,
+    NO_TIMESTAMP,
+    BatchHeader,
+    read_header,
+)
+from ottla.records.build import build_batch
+from ottla.records.checksum import crc32c
+from ottla.records.retain import empty_batch
 
 ROTTEN = ".rotten"
 
@@ -95,8 +109,30 @@ class RotSearch:
             return True
         if self.place.next_offset >= self._on_disk_up_to:
             return False
-        self._blame(fault.position, self._next_sound(fault.position + 1), fault.reason)
+        self._blame(fault.position, self._end_of_bad(fault.position), fault.reason)
         return True
+
+    def _end_of_bad(self, position: int) -> int:
+        """Where the bad batch at `position` ends.
+
+        As a rule its length holds, and what looks like a batch within it is in one of its records. Where the length
+        is bad, the checksum fits what lies before the next batch; where more is, the next batch is all there is.
+        """
+        following, size_bytes = self._next_sound(position + 1), self._segment.size_bytes
+        head = self._segment.file.read(position, HEADER_SIZE)
+        if len(head) < HEADER_SIZE:
+            return following
+        header = read_header(head)
+        stated = position + header.size
+        if not position + HEADER_SIZE <= stated <= size_bytes or stated <= following:
+            return following
+        if (
+            crc32c(self._segment.file.read(position + ATTRIBUTES_AT, following - position - ATTRIBUTES_AT))
+            == header.crc
+        ):
+            return following
+        is_end = stated == size_bytes or self._is_sound_at(self.place._replace(position=stated))
+        return stated if is_end else following
 
     def _blame(self, position: int, end_position: int, reason: str) -> None:
         self.found.append(Rot(position, end_position, self.place.next_offset, reason))
@@ -134,8 +170,11 @@ def _candidates(chunk: bytes) -> Iterator[int]:
         at = chunk.find(MAGIC, at + 1)
 
 
-def cut_out(files: Files, folder: str, segment: Segment, found: list[Rot]) -> None:
-    """Write the segment anew without what is bad. Its indexes go: they point to where things were."""
+def cut_out(files: Files, folder: str, segment: Segment, found: list[Rot], in_place: Buffer = b"") -> None:
+    """Write the segment anew without what is bad. Its indexes go: they point to where things were.
+
+    `in_place`: what comes at the end, in the place of the last that was cut out.
+    """
     path = segment.path(LOG)
     cleaned = path + CLEANED
     files.remove(cleaned)
@@ -150,12 +189,23 @@ def cut_out(files: Files, folder: str, segment: Segment, found: list[Rot]) -> No
         aside.sync()
         position = rot.end_position
     _copy(segment.file, position, segment.size_bytes, target)
+    target.append(in_place)
     target.sync()
     segment.forget_indexes()
     files.sync_folder(folder)
     files.rename(cleaned, path)
     files.sync_folder(folder)
     segment.rewritten(target.size_bytes)
+
+
+def without_records(first_offset: int, end_offset: int, leader_epoch: int) -> Buffer:
+    """A batch that has offsets and nothing else."""
+    batch = build_batch([b""], timestamp=NO_TIMESTAMP)
+    header = read_header(batch)._replace(
+        base_offset=first_offset, last_offset_delta=end_offset - first_offset - 1, leader_epoch=leader_epoch
+    )
+    HEADER.pack_into(batch, 0, *header)
+    return empty_batch(batch)
 
 
 def _copy(source: File, position: int, end_position: int, target: File) -> None:
