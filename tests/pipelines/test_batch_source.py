@@ -7,7 +7,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from ottla.testing import LocalBroker
-from tests.pipelines.topics import write
+from tests.pipelines.topics import KEPT, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -19,8 +19,8 @@ def read(spark: "SparkSession", broker: LocalBroker, **options: object) -> "Data
 
 
 def test_a_batch_read_has_the_columns_of_sparks_own_source(spark: "SparkSession", ottla_session: LocalBroker) -> None:
-    ottla_session.topic("columns", partitions=2)
-    write(ottla_session, "columns", range(10))
+    ottla_session.topic("columns", partitions=2, config=KEPT)
+    write(ottla_session, "columns", range(10), is_old=True)
     frame = read(spark, ottla_session, subscribe="columns", includeHeaders="true")
     types = [(field.name, field.dataType.simpleString()) for field in frame.schema]
     assert types == [
@@ -36,8 +36,8 @@ def test_a_batch_read_has_the_columns_of_sparks_own_source(spark: "SparkSession"
 
 
 def test_conditions_reach_the_source(spark: "SparkSession", ottla_session: LocalBroker) -> None:
-    ottla_session.topic("conditions", partitions=2)
-    write(ottla_session, "conditions", range(20))
+    ottla_session.topic("conditions", partitions=2, config=KEPT)
+    write(ottla_session, "conditions", range(20), is_old=True)
     frame = read(spark, ottla_session, subscribe="conditions", minPartitions=4)
     seven = datetime.fromtimestamp(7, UTC).isoformat()
     cases = {
@@ -51,8 +51,8 @@ def test_conditions_reach_the_source(spark: "SparkSession", ottla_session: Local
 
 
 def test_a_range_is_read_by_offset_and_by_time_and_in_parts(spark: "SparkSession", ottla_session: LocalBroker) -> None:
-    ottla_session.topic("ranges", partitions=2)
-    write(ottla_session, "ranges", range(20))
+    ottla_session.topic("ranges", partitions=2, config=KEPT)
+    write(ottla_session, "ranges", range(20), is_old=True)
     by_offset = read(
         spark, ottla_session, assign='{"ranges": [1]}', startingOffsets='{"ranges": {"1": 3}}',
         endingOffsets='{"ranges": {"1": 8}}', maxRecordsPerPartition=2, columns="value",
@@ -65,8 +65,8 @@ def test_a_range_is_read_by_offset_and_by_time_and_in_parts(spark: "SparkSession
 
 
 def test_an_edge_that_is_not_there_any_more_is_told(spark: "SparkSession", ottla_session: LocalBroker) -> None:
-    ottla_session.topic("short", partitions=1)
-    write(ottla_session, "short", range(4), partitions=1)
+    ottla_session.topic("short", partitions=1, config=KEPT)
+    write(ottla_session, "short", range(4), partitions=1, is_old=True)
     wanted = {"subscribe": "short", "endingOffsets": '{"short": {"0": 9}}'}
     with pytest.raises(AnalysisException, match="short-0 has the offsets from 0 to 4, not from 0 to 9"):
         read(spark, ottla_session, **wanted).count()

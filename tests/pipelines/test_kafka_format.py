@@ -1,6 +1,7 @@
 """The same pipelines on Spark's own Kafka source and sink, by one option; and all of it against Apache Kafka."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -35,7 +36,12 @@ def send_orders(bootstrap: str) -> None:
     with Admin(bootstrap) as admin:
         admin.create_topics([NewTopic("orders", 2), NewTopic("large-orders", 2)])
     records = [
-        NewRecord(json.dumps(order).encode(), b"%d" % order["order_id"], headers=[("n", b"1")], timestamp_ms=7)
+        NewRecord(
+            json.dumps(order).encode(),
+            b"%d" % order["order_id"],
+            headers=[("n", b"1")],
+            timestamp_ms=time.time_ns() // 1_000_000,
+        )
         for order in ORDERS
     ]
     with Producer(bootstrap, codec="zstd") as producer:
