@@ -71,8 +71,10 @@ class GroupCommit:
                 log.end_flush(flush, now_ms, finished.errors.get(number))
             except StorageFailed as failure:
                 self._fail(log, failure)
-                continue
-            self._acknowledge(log)
+            else:
+                self._acknowledge(log)
+                if log.failure is not None:  # it was deleted
+                    self._fail(log, StorageFailed(log.failure))
 
     def _acknowledge(self, log: Log) -> None:
         """Answer all who wait for what is on the disk."""

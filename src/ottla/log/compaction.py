@@ -120,6 +120,8 @@ class Compaction:
         Each step gives None, or a job that blocks (a sync) to be run on any thread before the next step. The round
         ends early, with nothing changed that was not whole, when the log's sealed segments change under it.
         """
+        if self._is_overtaken():
+            return
         yield from self._map_keys(slice_bytes)
         if self._is_overtaken():
             return

@@ -160,6 +160,8 @@ class Housekeeping:
             try:
                 yield from compaction.run()
             except Exception as error:  # also a mistake of ours: the other logs must not wait for its end
+                if self._manager.logs.get(partition) is not log:
+                    continue  # it was deleted
                 if isinstance(error, OSError) and error.errno in PASSING:
                     return  # the disk is full: the next time will do
                 log.uncleanable = str(error) or repr(error)

@@ -483,6 +483,12 @@ class Log:
 
     # The end
 
+    def retire(self) -> None:
+        """Its topic is deleted, and another log may get the folder: what is under way must leave that alone."""
+        self.failure = f"{self.folder} was deleted"
+        self._truncations += 1
+        self.segments.layout_version += 1
+
     def note_clean_end(self) -> None:
         """All of the log is on the disk, and opening it again would find the same."""
         self.segments.names_changed = False

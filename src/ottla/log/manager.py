@@ -167,6 +167,7 @@ class LogManager:
         """
         log = self.logs.pop((topic, partition))
         self.cleaner_offsets.pop((topic, partition), None)
+        log.retire()
         if log.has_folder:
             self._doom(log.folder, now_ms + log.config.file_delete_delay_ms)
 
