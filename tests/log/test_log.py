@@ -1,17 +1,24 @@
 """A log: appending, rolling, reading within bounds, flushing, truncating, transactions."""
 
+import errno
 from typing import Any
 
 import pytest
 
-from ottla.log.errors import InvalidTransactionState, OffsetOutOfRange, StaleLeaderEpoch, StorageFailed
+from ottla.log.errors import (
+    InvalidTransactionState,
+    OffsetOutOfRange,
+    OutOfOrderSequence,
+    StaleLeaderEpoch,
+    StorageFailed,
+)
 from ottla.log.log import Log
-from ottla.log.producers import Origin
+from ottla.log.producers import KEPT_BATCHES, Origin
 from ottla.log.topic_config import TopicConfig
 from ottla.records.batch import read_header
 from ottla.records.build import build_batch
 from ottla.records.read import read_batches
-from ottla.testing.files import SimulatedFiles
+from ottla.testing.files import Effect, SimulatedFiles
 from tests.log.expected import check_segments
 from tests.log.writing import (
     EVERYTHING,
@@ -64,6 +71,39 @@ def test_a_coordinator_may_repeat_a_sequence() -> None:
     append_batch(log, batch.copy(), origin=Origin.COORDINATOR)
     assert not append_batch(log, batch.copy(), origin=Origin.COORDINATOR).duplicate
     assert log.end_offset == 2
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_what_was_in_flight_behind_a_batch_without_room_is_refused_like_it(is_known: bool) -> None:
+    files = SimulatedFiles()
+    log = new_log(files)
+    append(log, [b"before"])
+    first = 0
+
+    def send(sequence: int, epoch: int = 0) -> int:
+        value = b"%d" % sequence
+        batch = build_batch([value], timestamp=1, producer_id=1, producer_epoch=epoch, base_sequence=sequence)
+        return append_batch(log, batch).base_offset
+
+    if is_known:
+        send(0)
+        first = 1
+    for _ in range(2):
+        files.arm(files.operation_count + 1, Effect.TEAR, errno.ENOSPC)
+        for sequence in range(first, first + 5):
+            with pytest.raises(StorageFailed):  # there is room again for those behind the first
+                send(sequence)
+    assert [send(sequence) for sequence in range(first, 6)] == list(range(1 + first, 7))
+
+    files.arm(files.operation_count + 1, Effect.TEAR, errno.ENOSPC)
+    with pytest.raises(StorageFailed):
+        send(6)
+    for _ in range(KEPT_BATCHES):
+        with pytest.raises(StorageFailed):
+            send(7)
+    with pytest.raises(OutOfOrderSequence):  # the one before will not come again
+        send(7)
+    send(0, epoch=1)
 
 
 def test_a_refused_batch_changes_nothing() -> None:

@@ -143,11 +143,16 @@ class Log:
                     return Appended(known.base_offset, known.last_offset, known.timestamp, duplicate=True)
                 self.producers.check(header, origin, new_epoch_starts_at_zero=new_epoch_starts_at_zero)
         base_offset = self.end_offset
-        if leader_epoch != self.epochs.latest:
-            self._begin_epoch(leader_epoch)
-        stamp_offset_and_epoch(batch, 0, base_offset, header.length, leader_epoch)
         last_offset = base_offset + header.last_offset_delta
-        self._write(batch, last_offset, header.max_timestamp, now_ms)
+        try:
+            if leader_epoch != self.epochs.latest:
+                self._begin_epoch(leader_epoch)
+            stamp_offset_and_epoch(batch, 0, base_offset, header.length, leader_epoch)
+            self._write(batch, last_offset, header.max_timestamp, now_ms)
+        except StorageFailed:
+            if has_producer and marker is None:
+                self.producers.note_unwritten(header)
+            raise
         if has_producer:
             self._note_producer(header, base_offset, marker)
         return Appended(base_offset, last_offset, header.max_timestamp)

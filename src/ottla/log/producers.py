@@ -16,6 +16,7 @@ from ottla.log.errors import (
     InvalidProducerEpoch,
     InvalidTransactionState,
     OutOfOrderSequence,
+    StorageFailed,
 )
 from ottla.records.batch import NO_SEQUENCE, TRANSACTIONAL, BatchHeader, add_to_sequence
 from ottla.records.build import ControlMarker
@@ -63,6 +64,14 @@ class Asked(NamedTuple):
     timestamp: int
 
 
+class Unwritten(NamedTuple):
+    """A batch that there was no room for on the disk."""
+
+    epoch: int
+    base_sequence: int
+    followers: int = 0  # that came since
+
+
 class Producer:
     """One producer id on one partition."""
 
@@ -92,6 +101,7 @@ class Producers:
         self._ongoing: OrderedDict[int, int] = OrderedDict()  # first offset -> producer id
         self._unreplicated: list[CompletedTransaction] = []
         self._asked: dict[int, Asked] = {}  # by producer id, until it takes part
+        self._unwritten: dict[int, Unwritten] = {}  # by producer id, until it comes again
 
     # Does it take part in the transaction of its producer?
 
@@ -141,6 +151,8 @@ class Producers:
             return
         if self._asked:
             self._check_asked(header)
+        if self._unwritten:
+            self._check_unwritten(header)
         producer = self.by_id.get(header.producer_id)
         if producer is None:
             if new_epoch_starts_at_zero and header.base_sequence != 0 and origin is Origin.CLIENT:
@@ -167,6 +179,27 @@ class Producers:
                 f"producer {header.producer_id}, epoch {header.producer_epoch}: sequence {header.base_sequence} "
                 f"came where {asked.lowest_sequence} was not taken yet"
             )
+
+    def note_unwritten(self, header: BatchHeader) -> None:
+        """A batch that may be appended could not be: its producer will send it again."""
+        self._unwritten[header.producer_id] = Unwritten(header.producer_epoch, header.base_sequence)
+
+    def _check_unwritten(self, header: BatchHeader) -> None:
+        """What was in flight behind such a batch is refused for the same reason, and comes again in its order.
+
+        To a producer, out of order means that something is lost; and of one that is new here, any sequence is taken.
+        """
+        known = self._unwritten.get(header.producer_id)
+        if known is None or known.base_sequence == header.base_sequence:
+            return
+        if known.epoch != header.producer_epoch or known.followers == KEPT_BATCHES:
+            del self._unwritten[header.producer_id]  # it was given up
+            return
+        self._unwritten[header.producer_id] = known._replace(followers=known.followers + 1)
+        raise StorageFailed(
+            f"producer {header.producer_id}: sequence {header.base_sequence} came behind {known.base_sequence}, "
+            "which could not be written"
+        )
 
     def _check_sequence(self, producer: Producer, header: BatchHeader) -> None:
         # One known by a marker alone has an epoch and no sequence yet.
@@ -212,6 +245,8 @@ class Producers:
         producer.last_timestamp = timestamp
         if self._asked:
             self._asked.pop(header.producer_id, None)
+        if self._unwritten:
+            self._unwritten.pop(header.producer_id, None)
         # A batch that compaction emptied belongs to a transaction that was decided long ago.
         if header.attributes & TRANSACTIONAL and producer.transaction_start is None and header.count:
             producer.transaction_start = base_offset
@@ -223,6 +258,7 @@ class Producers:
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.last_timestamp = header.max_timestamp
         self._asked.pop(header.producer_id, None)
+        self._unwritten.pop(header.producer_id, None)
         first_offset = producer.transaction_start
         if first_offset is None:
             return None
@@ -281,6 +317,7 @@ class Producers:
         self._asked = {
             producer_id: asked for producer_id, asked in self._asked.items() if now_ms - asked.timestamp < expiration_ms
         }
+        self._unwritten.clear()
 
     def restore(self, producer_id: int, producer: Producer) -> None:
         """Put back a producer from a snapshot."""
@@ -294,6 +331,7 @@ class Producers:
         self._ongoing.clear()
         self._unreplicated.clear()
         self._asked.clear()
+        self._unwritten.clear()
 
     def __len__(self) -> int:
         return len(self.by_id)
