@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.log import visible
+from ottla.log.segment import Segment
 from ottla.log.topic_config import TopicConfig
-from ottla.log.visible import VisibleCount, visible_count
+from ottla.log.visible import VisibleTally, visible_count
+from ottla.records.batch import BatchHeader
 from ottla.records.build import build_from_records
 from ottla.records.codec import Record
 from tests.log.writing import append, append_marker, new_log
@@ -75,18 +81,57 @@ def test_between_any_two_offsets(steps: list[tuple], data: st.DataObject) -> Non
     assert visible_count(written.log, start, end) == written.expected(start, end)
 
 
-@given(st.lists(st.tuples(STEPS, st.integers(0, 3), st.booleans()), max_size=20))
-def test_kept_up_to_date_while_the_edges_move(steps: list[tuple]) -> None:  # type: ignore[type-arg]
-    written = Written()
-    counted, start = VisibleCount(written.log), 0
-    for (name, *arguments), advance, is_deleted in steps:
-        getattr(written, name)(*arguments)
-        stable = written.log.last_stable_offset
-        start = min(start + advance, stable)
-        if is_deleted:
-            written.log.advance_log_start(min(start + 1, stable))
-        begin = max(start, written.log.log_start_offset)
-        assert counted.between(start, stable) == written.expected(begin, stable)
+@given(st.lists(st.tuples(STEPS, st.integers(0, 3), st.booleans()), max_size=20), st.integers(1, 4))
+def test_kept_up_to_date_while_the_edges_move(steps: list[tuple], marked: int) -> None:  # type: ignore[type-arg]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(visible, "MARKED_BATCHES", marked)
+        patch.setattr(visible, "LOOKED_AT_ONCE", 2)
+        written = Written()
+        tally, start = VisibleTally(written.log), 0
+        for (name, *arguments), advance, is_deleted in steps:
+            getattr(written, name)(*arguments)
+            stable = written.log.last_stable_offset
+            start = min(start + advance, stable)
+            if is_deleted:
+                written.log.advance_log_start(min(start + 1, stable))
+            for _ in tally.counting(start, stable):
+                pass
+            for offset in range(start, stable + 1):
+                begin = max(offset, written.log.log_start_offset)
+                assert tally.between(offset, stable) == written.expected(begin, stable)
+
+
+def test_a_log_is_looked_at_once_for_all_who_are_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = new_log(config=TopicConfig(internal_segment_bytes=20_000))
+    for _ in range(1000):
+        append(log, [b"v"])
+    log.advance_high_watermark(log.end_offset)
+    looked = 0
+    batches = Segment.batches
+
+    def counted(segment: Segment, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        nonlocal looked
+        for found in batches(segment, position):
+            looked += 1
+            yield found
+
+    monkeypatch.setattr(Segment, "batches", counted)
+    tally = VisibleTally(log)
+
+    def look() -> int:
+        nonlocal looked
+        looked = 0
+        for _ in tally.counting(0, log.last_stable_offset):
+            pass
+        for offset in range(0, 1000, 20):
+            assert tally.between(offset, log.last_stable_offset) == log.last_stable_offset - offset
+        return looked
+
+    assert look() < 1000 + 50 * 2 * visible.MARKED_BATCHES  # and not for each of 50 all that is behind it
+    log.segments.layout_version += 1  # as retention and compaction leave it: what they did not touch is known
+    append(log, [b"v"])
+    log.advance_high_watermark(log.end_offset)
+    assert look() < 100 + 50 * 2 * visible.MARKED_BATCHES
 
 
 def test_what_compaction_removed_is_not_counted() -> None:

@@ -20,7 +20,7 @@ from ottla.broker.events import Events
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.listeners import Endpoint, advertised_endpoint, read_advertised, read_listeners
 from ottla.broker.loop import Loop
-from ottla.broker.metrics import CONTENT_TYPE, Metrics, exposition
+from ottla.broker.metrics import CONTENT_TYPE, Metrics, exposition_steps
 from ottla.broker.quotas import Quotas
 from ottla.broker.server import Handle, Server
 from ottla.broker.slices import Slices
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ottla.broker.dispatch import Context
     from ottla.broker.group_configs import GroupConfigs
     from ottla.broker.groups import Groups
-    from ottla.broker.http import HttpServer
+    from ottla.broker.http import HttpServer, PageSteps
     from ottla.broker.lags import Lags
     from ottla.broker.transactions import Transactions
 
@@ -90,6 +90,7 @@ class Broker:
         self.produce_slices = Slices(loop, takes_turns=False)  # likewise, where each holds much memory
         # What coordinators load, and what concerns many of their groups. One after the other: the first are soon ready.
         self.coordinator_slices = Slices(loop, takes_turns=False)
+        self.page_slices = Slices(loop)  # what /metrics and /health tell
         self.make_dispatch: Callable[[Broker], Dispatch] = Dispatch
         self._catalog: Catalog | None = None
         self._admission = Admission(quotas=self.quotas)
@@ -192,17 +193,20 @@ class Broker:
         """Serve /metrics and /health too, on a port of their own; which one it is."""
         from ottla.broker.http import HttpServer
 
-        self._pages = HttpServer(self.loop, host, port, {"/metrics": self._metrics_page, "/health": self._health_page})
+        pages = {"/metrics": self._metrics_page, "/health": self._health_page}
+        self._pages = HttpServer(self.page_slices, host, port, pages)
         return self._pages.port
 
-    def _metrics_page(self) -> tuple[int, str, str]:
-        return 200, CONTENT_TYPE, exposition(self)
+    def _metrics_page(self) -> PageSteps:
+        text = yield from exposition_steps(self)
+        return 200, CONTENT_TYPE, text
 
-    def _health_page(self) -> tuple[int, str, str]:
+    def _health_page(self) -> PageSteps:
+        yield None
         failed = [f"{topic}-{index}" for (topic, index), log in self.logs.logs.items() if log.failure is not None]
         if failed:
-            return 503, "text/plain", f"the disk failed for {', '.join(failed)}\n"
-        return 200, "text/plain", "ok\n"
+            return 503, "text/plain", f"the disk failed for {', '.join(failed)}\n".encode()
+        return 200, "text/plain", b"ok\n"
 
     def stop(self) -> None:
         """Let go of the clients, then close the data in good order.
@@ -228,6 +232,7 @@ class Broker:
             self._background.stop()
         if self._pages is not None:
             self._pages.close()
+        self.page_slices.cancel_all()
         if self._transactions is not None:
             self._transactions.stop()
         if self._groups is not None:

@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 from ottla.broker.acceptor import Acceptor
+from ottla.broker.events import Events
 from ottla.broker.loop import READ, WRITE, Loop
+from ottla.broker.slices import Job, Slices
 from ottla.broker.system import Socket
+
+events = Events("ottla.broker")
 
 MOST_REQUEST_BYTES = 8192
 PATIENCE_SECONDS = 10.0
 BACKLOG = 16
 MOST_VISITS = 100  # at a time: files are for clients
 
-Page = Callable[[], tuple[int, str, str]]  # status, content type, text
-REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
+Answer = tuple[int, str, bytes]  # status, content type, text
+PageSteps = Generator[Job | None, None, Answer]
+Page = Callable[[], PageSteps]
+REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
 
 
 class HttpServer:
     """Answers one GET a connection, and closes it."""
 
-    def __init__(self, loop: Loop, host: str, port: int, pages: dict[str, Page]) -> None:
-        self._loop = loop
+    def __init__(self, slices: Slices, host: str, port: int, pages: dict[str, Page]) -> None:
+        """`slices`: in which pages are made. Those who ask for one that is being made share it."""
+        self._loop = loop = slices.loop
+        self._slices = slices
         self._pages = pages
+        self._asking: dict[str, list[_Visit]] = {}
         self._visits: set[_Visit] = set()
         self._acceptor = Acceptor(loop, host, port, BACKLOG, self._admit)
         self.host = host
@@ -32,19 +48,38 @@ class HttpServer:
         if len(self._visits) >= MOST_VISITS:
             accepted.close()
             return
-        self._visits.add(_Visit(self._loop, accepted, self._answer, self._visits.discard))
+        self._visits.add(_Visit(self._loop, accepted, self._asked, self._visits.discard))
 
-    def _answer(self, request: bytes) -> bytes:
+    def _asked(self, visit: _Visit, request: bytes) -> None:
         line = request.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         if len(line) != 3:
-            return _message(400, "text/plain", "this is not HTTP\n")
+            visit.answer(_message(400, "text/plain", b"this is not HTTP\n"))
+            return
         method, target, _ = line
-        page = self._pages.get(target.partition("?")[0])
+        name = target.partition("?")[0]
         if method not in ("GET", "HEAD"):
-            return _message(405, "text/plain", "only GET is answered\n")
-        if page is None:
-            return _message(404, "text/plain", f"there is {', '.join(self._pages)}\n")
-        return _message(*page())
+            visit.answer(_message(405, "text/plain", b"only GET is answered\n"))
+        elif name not in self._pages:
+            visit.answer(_message(404, "text/plain", f"there is {', '.join(self._pages)}\n".encode()))
+        else:
+            self._make(name, visit)
+
+    def _make(self, name: str, visit: _Visit) -> None:
+        asking = self._asking.get(name)
+        if asking is not None:
+            asking.append(visit)
+            return
+
+        def made(answer: Answer, failure: Exception | None) -> None:
+            if failure is not None:
+                events.failure("a page cannot be made", page=name)
+                answer = 500, "text/plain", b"this page cannot be made; the log of the broker says why\n"
+            message = _message(*answer)
+            for each in self._asking.pop(name):
+                each.answer(message)
+
+        self._asking[name] = [visit]
+        self._slices.start(self._pages[name](), made)
 
     def close(self) -> None:
         self._acceptor.close()
@@ -52,8 +87,7 @@ class HttpServer:
             visit.close()
 
 
-def _message(status: int, content_type: str, text: str) -> bytes:
-    body = text.encode()
+def _message(status: int, content_type: str, body: bytes) -> bytes:
     head = (
         f"HTTP/1.1 {status} {REASONS[status]}\r\nContent-Type: {content_type}\r\n"
         f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
@@ -66,15 +100,16 @@ class _Visit:
         self,
         loop: Loop,
         sock: Socket,
-        answer: Callable[[bytes], bytes],
+        asked: Callable[[_Visit, bytes], None],
         gone: Callable[[_Visit], None],
     ) -> None:
         self._loop = loop
         self._socket = sock
-        self._answer = answer
+        self._asked = asked
         self._gone = gone
         self._request = b""
-        self._unsent = b""
+        self._is_asked = False
+        self._unsent = memoryview(b"")
         loop.watch(sock, READ, self._ready)
         self._timer = loop.call_later(PATIENCE_SECONDS, self.close)
 
@@ -82,6 +117,8 @@ class _Visit:
         try:
             if self._unsent:
                 self._send()
+            elif self._is_asked:
+                self.close()
             else:
                 self._receive()
         except BlockingIOError:
@@ -95,7 +132,15 @@ class _Visit:
         if not data or len(self._request) > MOST_REQUEST_BYTES:
             self.close()
         elif b"\r\n\r\n" in self._request:
-            self._unsent = self._answer(self._request)
+            self._is_asked = True
+            self._timer.cancel()
+            self._loop.change(self._socket, 0, self._ready)  # which still tells of an end
+            self._asked(self, self._request)
+
+    def answer(self, message: bytes) -> None:
+        if self._socket.fileno() >= 0:
+            self._unsent = memoryview(message)
+            self._timer = self._loop.call_later(PATIENCE_SECONDS, self.close)
             self._loop.change(self._socket, WRITE, self._ready)
 
     def _send(self) -> None:

@@ -6,12 +6,16 @@ Counting costs an addition; everything that can be looked up is looked up when s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
+
+from ottla.broker.slices import Job, finished
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
+LINES_IN_A_STEP = 200
+LOOKED_AT_IN_A_STEP = 500  # groups and members
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -27,11 +31,30 @@ class Metrics:
 
 
 def exposition(broker: Broker) -> str:
-    """All metrics as text."""
-    return "\n".join(_lines(broker)) + "\n"
+    """All metrics as text, at once."""
+    text: bytes = finished(exposition_steps(broker))
+    return text.decode()
 
 
-def _lines(broker: Broker) -> Iterator[str]:
+def exposition_steps(broker: Broker) -> Generator[Job | None, None, bytes]:
+    """The same as it is served, in steps: there may be hundreds of thousands of lines."""
+    if broker.has_groups:
+        yield from broker.lags.refresh()
+    parts: list[bytes] = []
+    lines: list[str] = []
+    for line in _lines(broker):
+        if line is not None:
+            lines.append(line)
+        if line is None or len(lines) == LINES_IN_A_STEP:
+            parts.append("".join(f"{each}\n" for each in lines).encode())
+            lines.clear()
+            yield None
+    parts.append("".join(f"{each}\n" for each in lines).encode())
+    return b"".join(parts)
+
+
+def _lines(broker: Broker) -> Iterator[str | None]:
+    """None: a moment for others."""
     metrics = broker.metrics
     yield from _family("ottla_requests_total", "counter", "Requests handled, by API.")
     for api, count in sorted(metrics.requests.items()):
@@ -48,6 +71,7 @@ def _lines(broker: Broker) -> Iterator[str]:
     yield from _family("ottla_longest_round_seconds", "gauge", "Longest round of the loop in the last minute.")
     yield f"ottla_longest_round_seconds {broker.loop.longest_round.lately:.6f}"
     yield from _single("ottla_topics", "gauge", "Topics.", len(broker.topics))
+    yield None
     logs = broker.logs.logs.values()
     yield from _single("ottla_partitions", "gauge", "Partitions on this broker.", len(logs))
     failed = sum(log.failure is not None for log in logs)
@@ -57,21 +81,26 @@ def _lines(broker: Broker) -> Iterator[str]:
     if broker.has_groups:
         yield from _group_lines(broker)
     yield from _family("ottla_log_size_bytes", "gauge", "Bytes of a topic's logs.")
-    for topic in broker.topics:
+    for topic in list(broker.topics):
         size = sum(partition.log.size_bytes for partition in topic.partitions)
         yield f'ottla_log_size_bytes{{topic="{topic.name}"}} {size}'
 
 
-def _group_lines(broker: Broker) -> Iterator[str]:
+def _group_lines(broker: Broker) -> Iterator[str | None]:
     from ottla.coordinator.classic_group import ClassicGroup
 
     states: Counter[tuple[str, str]] = Counter()
     members: Counter[str] = Counter()
+    looked = 0
     for shard in broker.groups.shards():
-        for group in shard.machine.groups.values():
+        for group in list(shard.machine.groups.values()):
             kind = "classic" if isinstance(group, ClassicGroup) else "consumer"
             states[kind, group.state_name] += 1
             members[kind] += group.member_count
+            looked += 1 + group.member_count
+            if looked >= LOOKED_AT_IN_A_STEP:
+                looked = 0
+                yield None
     yield from _family("ottla_groups", "gauge", "Groups, by their protocol and state.")
     for (kind, state), count in sorted(states.items()):
         yield f'ottla_groups{{protocol="{kind}",state="{state}"}} {count}'
@@ -80,7 +109,7 @@ def _group_lines(broker: Broker) -> Iterator[str]:
         yield f'ottla_group_members{{protocol="{kind}"}} {count}'
     yield from _single("ottla_commits_total", "counter", "Requests that commit offsets.", broker.metrics.commits)
     yield from _family("ottla_group_lag", "gauge", "Records that a group has not committed yet and would get.")
-    for lag in broker.lags.all():
+    for lag in broker.lags.known():
         labels = f'group="{_escaped(lag.group)}",topic="{lag.topic}",partition="{lag.partition}"'
         yield f"ottla_group_lag{{{labels}}} {lag.records}"
 

@@ -73,6 +73,10 @@ class Slices:
         if task in self._tasks:
             self._tasks.remove(task)
 
+    def cancel_all(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+
     def _call_soon(self) -> None:
         if not self._is_called:
             self._is_called = True

@@ -6,14 +6,28 @@ records are decoded only where compaction left a batch with holes that lies acro
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+
 from ottla.log.aborted import AbortedRanges
 from ottla.log.log import Log
+from ottla.log.segment import Segment
+from ottla.records.batch import BatchHeader
 from ottla.records.read import Batch, count_of_header
+
+MARKED_BATCHES = 64  # from mark to mark
+LOOKED_AT_ONCE = 500  # batches
+LOOKED_AT_ONCE_BYTES = 1 << 20
 
 
 def visible_count(log: Log, start_offset: int, end_offset: int) -> int:
     """The records from `start_offset` on and below `end_offset`, which is not above the last stable offset."""
-    start_offset = max(start_offset, log.log_start_offset)
+    return _physical_count(log, max(start_offset, log.log_start_offset), end_offset)
+
+
+def _physical_count(log: Log, start_offset: int, end_offset: int) -> int:
+    """The same, with what is still in the segments before the start of the log."""
     if start_offset >= end_offset:
         return 0
     aborted = AbortedRanges(log.aborted_transactions(start_offset, end_offset))
@@ -34,29 +48,110 @@ def visible_count(log: Log, start_offset: int, end_offset: int) -> int:
     return count
 
 
-class VisibleCount:
-    """The same count kept up to date while both edges move on: only what they passed is looked at."""
+class VisibleTally:
+    """The same count for many start offsets: a log is looked at once, whoever asks, and only what is new later.
 
-    __slots__ = ("_count", "_end_offset", "_layout_version", "_log", "_start_offset")
+    It is kept by segment, so that retention costs nothing and compaction only what it has rewritten.
+    """
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._layout_version = -1
-        self._start_offset = self._end_offset = self._count = 0
+        self._tallies: dict[Segment, _SegmentTally] = {}
 
-    def between(self, start_offset: int, end_offset: int) -> int:
-        log = self._log
-        start_offset = max(start_offset, log.log_start_offset)
-        layout_version = log.segments.layout_version
-        is_moved_on = (
-            layout_version == self._layout_version
-            and log.log_start_offset <= self._start_offset <= start_offset <= self._end_offset <= end_offset
+    def counting(self, start_offset: int, end_offset: int) -> Iterator[None]:
+        """Look at what was not looked at yet, in steps; `end_offset` is not above the last stable offset."""
+        segments = self._log.segments
+        self._tallies = {segment: tally for segment, tally in self._tallies.items() if self._is_there(segment)}
+        start_offset = max(start_offset, self._log.log_start_offset)
+        for segment in list(segments.starting_at(start_offset)):
+            if segment.base_offset >= end_offset:
+                break
+            tally = self._tallies.get(segment)
+            if tally is None or not tally.is_good_for(start_offset):
+                tally = self._tallies[segment] = _SegmentTally(segment, max(start_offset, segment.base_offset))
+            while self._is_there(segment) and tally.count_on(self._log, end_offset):
+                yield
+            yield
+
+    def _is_there(self, segment: Segment) -> bool:
+        segments = self._log.segments
+        return segments[segments.number_for(segment.base_offset)] is segment
+
+    def between(self, start_offset: int, end_offset: int) -> int | None:
+        """The count, where `counting` has come to `end_offset`; None if segments were replaced since."""
+        start_offset = max(start_offset, self._log.log_start_offset)
+        if start_offset >= end_offset:
+            return 0
+        count = 0
+        for segment in self._log.segments.starting_at(start_offset):
+            if segment.base_offset >= end_offset:
+                break
+            tally = self._tallies.get(segment)
+            if tally is None or not tally.is_good_for(start_offset):
+                return None
+            count += tally.below(self._log, end_offset) - tally.below(self._log, start_offset)
+        return count
+
+
+class _SegmentTally:
+    """How many records are visible from some offset of a segment on, with a mark every few batches."""
+
+    __slots__ = ("_counts", "_end_count", "_end_offset", "_end_position", "_marks", "_segment", "_unmarked")
+
+    def __init__(self, segment: Segment, start_offset: int) -> None:
+        self._segment = segment
+        self._marks = array("q", [start_offset])
+        self._counts = array("q", [0])  # of what is visible before each mark
+        self._end_offset = start_offset
+        self._end_position = segment.position_of(start_offset)
+        self._end_count = 0
+        self._unmarked = 0  # batches since the last mark
+
+    def is_good_for(self, start_offset: int) -> bool:
+        """Whether it begins early enough, in a segment that was not cut since."""
+        return self._segment.size_bytes >= self._end_position and (
+            self._marks[0] <= max(start_offset, self._segment.base_offset)
         )
-        if is_moved_on:
-            self._count += visible_count(log, self._end_offset, end_offset)
-            self._count -= visible_count(log, self._start_offset, start_offset)
-        else:
-            self._count = visible_count(log, start_offset, end_offset)
-        self._layout_version = layout_version
-        self._start_offset, self._end_offset = start_offset, max(end_offset, start_offset)
-        return self._count
+
+    def count_on(self, log: Log, end_offset: int) -> bool:
+        """Look at some more batches; whether there may be more of them."""
+        headers: list[BatchHeader] = []
+        last_position = self._end_position + LOOKED_AT_ONCE_BYTES
+        for position, header in self._segment.batches(self._end_position):
+            if header.next_offset > end_offset or len(headers) == LOOKED_AT_ONCE or position > last_position:
+                break
+            headers.append(header)
+            self._end_position = position + header.size
+        if not headers:
+            return False
+        is_any_transactional = any(header.is_transactional for header in headers)
+        bounds = headers[0].base_offset, headers[-1].next_offset
+        aborted = AbortedRanges(log.aborted_transactions(*bounds) if is_any_transactional else [])
+        for header in headers:
+            is_seen = header.count and not header.is_control and aborted.find(header) is None
+            self._add(header, log, bool(is_seen))
+        return True
+
+    def _add(self, header: BatchHeader, log: Log, is_seen: bool) -> None:
+        if header.last_offset >= self._end_offset:
+            if not is_seen:
+                pass
+            elif header.base_offset >= self._end_offset:
+                self._end_count += header.count
+            else:  # the first one may begin before it is counted
+                self._end_count += _physical_count(log, self._end_offset, header.next_offset)
+            self._end_offset = header.next_offset
+        self._unmarked += 1
+        if self._unmarked == MARKED_BATCHES:
+            self._unmarked = 0
+            self._marks.append(self._end_offset)
+            self._counts.append(self._end_count)
+
+    def below(self, log: Log, offset: int) -> int:
+        """What is visible from the first mark on and below an offset."""
+        if offset >= self._end_offset:
+            return self._end_count
+        number = bisect_right(self._marks, offset) - 1
+        if number < 0:
+            return 0
+        return self._counts[number] + _physical_count(log, self._marks[number], offset)
