@@ -62,3 +62,25 @@ def test_a_large_request_is_taken_out_of_shared_memory_at_once(monkeypatch: pyte
         loop.run_once()
     loop.close()
     assert answers == [b"asked"]
+
+
+@pytest.mark.parametrize("takes_turns", [True, False])
+def test_who_fails_at_a_result_does_not_keep_others_from_theirs(takes_turns: bool) -> None:
+    loop = Loop()
+    slices = Slices(loop, takes_turns=takes_turns)
+    results: list[int] = []
+
+    def steps(result: int) -> Steps:
+        yield None
+        return result
+
+    def failing(_result: int, _failure: Exception | None) -> None:
+        raise ZeroDivisionError
+
+    slices.start(steps(1), failing)
+    slices.start(steps(2), lambda result, _failure: results.append(result))
+    for _ in range(5):
+        loop.call_soon(lambda: None)  # so that it does not wait for anybody
+        loop.run_once()
+    loop.close()
+    assert results == [2]

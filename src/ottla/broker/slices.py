@@ -96,8 +96,13 @@ class Slices:
             elif task.waits:
                 return
             task.is_running = True
-            self._step(task)
-            task.is_running = False
+            try:
+                self._step(task)
+            except Exception:
+                self._call_soon()  # who was to be told failed; the others go on
+                raise
+            finally:
+                task.is_running = False
             ended = now()
             task.spent_seconds += ended - last
             last = ended
