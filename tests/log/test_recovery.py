@@ -11,7 +11,7 @@ from ottla.log.recovery import Recovered, open_log
 from ottla.log.segment import ABORTED_INDEX, CLEANED, DELETED, INDEX, LOG, SWAP, TIME_INDEX, name_of
 from ottla.log.topic_config import TopicConfig
 from ottla.records.build import build_batch
-from ottla.testing.files import SimulatedFiles
+from ottla.testing.files import Crashed, Effect, SimulatedFiles
 from tests.log.expected import check_segments
 from tests.log.writing import FOLDER, SMALL, append, append_marker, new_log, served_offsets, served_values
 
@@ -369,3 +369,35 @@ def test_swapped_indexes_without_their_segment_go() -> None:
     files.open(path(0, INDEX) + SWAP).append(bytes(16))
     check(new_log(files, clean=True, recovery_point=END))
     assert not files.exists(path(0, INDEX) + SWAP)
+
+
+def test_a_recovery_that_is_cut_short_forgets_no_abort() -> None:
+    """A segment too short for an index is trusted without one; what tells of its aborts must be there at any time."""
+    config = TopicConfig(index_interval_bytes=400)
+    for number in range(100):
+        files = SimulatedFiles()
+        log = new_log(files, config)
+        for _ in range(20):
+            append(log)
+        log.roll(0)
+        append(log, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+        append_marker(log, 7, is_commit=False)
+        log.roll(0)
+        append(log)
+        log.flush(0)
+        known = log.aborted_transactions(0, log.end_offset)
+        assert len(known) == 1
+        files.remove(log.segments[0].path(INDEX))
+        files.kill()
+        files.arm(files.operation_count + 1 + number, Effect.CRASH)
+        is_cut_short = False
+        try:
+            open_log(files, FOLDER, config, now_ms=0, recovery_point=log.end_offset)
+        except Crashed:
+            is_cut_short = True
+        files.kill()
+        opened = open_log(files, FOLDER, config, now_ms=0, recovery_point=log.end_offset)
+        assert opened.aborted_transactions(0, opened.end_offset) == known
+        if not is_cut_short:
+            return
+    raise AssertionError("the recovery has no end")

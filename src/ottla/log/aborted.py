@@ -63,13 +63,14 @@ class AbortedRanges:
 
 
 class AbortedIndex:
-    __slots__ = ("_files", "_in_file", "entries", "is_sound", "path")
+    __slots__ = ("_files", "_in_file", "_is_stale", "entries", "is_sound", "path")
 
     def __init__(self, files: Files, path: str, entries: list[AbortedTransaction] | None = None) -> None:
         self._files = files
         self.path = path
         self.entries = entries or []
         self.is_sound = True
+        self._is_stale = False  # the file has what was known before the entries were forgotten
         self._in_file = len(self.entries)
 
     @classmethod
@@ -87,6 +88,7 @@ class AbortedIndex:
 
     def write(self) -> None:
         """Bring all entries into the file (which a segment without aborts does not have)."""
+        self.replace_stale()
         if self._in_file != len(self.entries):
             new = b"".join(map(pack_entry, self.entries[self._in_file :]))
             self._files.write_at(self.path, self._in_file * ENTRY.size, new)
@@ -99,12 +101,24 @@ class AbortedIndex:
             self._in_file = len(self.entries)
             self._files.write_at(self.path, self._in_file * ENTRY.size, b"")
 
-    def forget_file(self) -> None:
+    def forget(self) -> None:
+        """Start anew. The file stays until all is found again: without it the aborts of a short segment are unknown."""
+        self._is_stale = self._is_stale or self._in_file > 0 or not self.is_sound
         self.entries = []
-        if self._in_file or not self.is_sound:
-            self._files.remove(self.path)
         self.is_sound = True
         self._in_file = 0
+
+    def replace_stale(self) -> None:
+        """Have the file say what was found since `forget`."""
+        if not self._is_stale:
+            return
+        contents = b"".join(map(pack_entry, self.entries))
+        if not contents:
+            self._files.remove(self.path)
+        elif contents != self._files.read_all(self.path):
+            self._files.replace(self.path, contents)
+        self._in_file = len(self.entries)
+        self._is_stale = False
 
     def moved(self, path: str) -> None:
         self.path = path

@@ -386,6 +386,7 @@ class _Opening:
                 completed = replay(log, segment, position, header)
                 if completed is not None and completed.aborted:
                     log.note_aborted(segment, completed)
+        segment.aborted.replace_stale()
         self.recovered.scanned_bytes += scan.position
 
     def _cut(self, segment: Segment, fault: Fault, next_offset: int) -> None:

@@ -152,7 +152,7 @@ class Segment:
     def forget_indexes(self) -> None:
         self.offset_index.forget_file()
         self.time_index.forget_file()
-        self.aborted.forget_file()
+        self.aborted.forget()
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self._unindexed_bytes = 0
 
