@@ -318,9 +318,9 @@ class Consumer:
                     await transaction.send_offsets(self)
             except CommitFailed as error:
                 logger.warning("%s", error)
-                self.core.start_rewinding()
+                self.core.rewind_all()
             except BaseException:
-                self.core.start_rewinding()
+                self.core.rewind_all()
                 raise
 
     async def _handle(self, handler: Callable[[Message], Awaitable[Any]], message: Message, recovery: Recovery) -> None:

@@ -7,9 +7,10 @@ is whole: it changes between awaits only, and what was begun is done again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
+from typing import Any
 
 from ottla.client.consumer.fetcher import Fetcher, FetcherTold
 from ottla.client.consumer.hand_out import HandOut
@@ -84,12 +85,18 @@ class ConsumerCore:
             self._cluster, self.positions, self._committer, options.start, options.isolation, self._located,
             self._topic_gone,
         )  # fmt: skip
-        self._tasks += [asyncio.create_task(self._fetcher.run()), asyncio.create_task(self._starts.run())]
+        self._start_task(self._fetcher.run())
+        self._start_task(self._starts.run())
         if options.auto_commit_ms and group is not None:
-            self._tasks.append(asyncio.create_task(self._committer.run(options.auto_commit_ms)))
+            self._start_task(self._committer.run(options.auto_commit_ms))
         self._is_open = True
         if self._subscription is not None:
             self._join(self._subscription)
+
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        task.add_done_callback(lambda _: self._woken.set())  # it ends by a bug only, which the user is told
+        self._tasks.append(task)
 
     def now(self) -> float:
         self._check_open()
@@ -133,13 +140,17 @@ class ConsumerCore:
                 logger.warning("group %s: the last offsets were not committed: %s", self._options.group, error)
 
     async def _release(self) -> None:
-        for task in self._tasks:
+        """Everything ends at once; what follows, until it has, may be cancelled."""
+        if hasattr(self, "_woken"):
+            self._woken.set()  # whoever still waits for records learns that it is closed
+        ending = list(self._tasks)
+        for task in ending:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks.clear()
         if self._member is not None:
-            await self._member.close(leaves=False)
-        await self._cluster.close()
+            ending += self._member.begin_to_close()
+        connections = self._cluster.begin_to_close()
+        await asyncio.gather(*ending, return_exceptions=True)
+        await asyncio.gather(*(connection.close() for connection in connections))
 
     # What to read.
 
@@ -230,6 +241,7 @@ class ConsumerCore:
         self.counters.polls += 1
         try:
             while True:
+                self._check_open()
                 self._woken.clear()
                 if self._is_stopping:
                     self._is_stopping = False
@@ -311,6 +323,7 @@ class ConsumerCore:
             and entry.place.fetched
             and entry.place.fetched[0] is entry.data
             and entry.place.position == entry.start
+            and not entry.place.is_paused
         ]
 
     def _hand_out(self, entries: list[Entry], *, is_last: bool = False, is_stopped: bool = False) -> HandOut:
@@ -330,6 +343,9 @@ class ConsumerCore:
             error, self._starts.error = self._starts.error, None
         if error is not None:
             raise error.again()
+        for task in self._tasks:
+            if task.done():
+                task.result()
 
     def stop(self) -> None:
         self._check_open()
@@ -367,10 +383,11 @@ class ConsumerCore:
             place.finished = place.position = failed.offset + 1
 
     def start_rewinding(self) -> None:
-        """Back to what is committed, as soon as that is known. From any thread."""
-        self._loop.call_soon_threadsafe(self._rewind_all)
+        """Back to what is committed, as soon as that is known. From any other thread than the event loop's."""
+        self._interrupt()  # at once: nothing more of what is in hand
+        self._loop.call_soon_threadsafe(self.rewind_all)
 
-    def _rewind_all(self) -> None:
+    def rewind_all(self) -> None:
         for place in self.positions.values():
             place.rewind()
         self._interrupt()
@@ -378,7 +395,7 @@ class ConsumerCore:
 
     async def rewind(self) -> None:
         self._check_open()
-        self._rewind_all()
+        self.rewind_all()
         await self._starts.until_known(list(self.positions.values()))
 
     @contextmanager

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from ottla.client.errors import ClientError
+from ottla.client.errors import ClientError, MalformedAnswer
 from ottla.client.group.classic import ClassicMachine
 from ottla.client.group.consumer import ConsumerMachine
 from ottla.client.group.coordinator import Coordinator
@@ -141,15 +141,20 @@ class Member:
         """Learn from the coordinator how things stand."""
         self._set_timer("heartbeat", 0, self._heartbeat_due)
 
-    async def close(self, *, leaves: bool = True) -> None:
+    def begin_to_close(self) -> list[asyncio.Task[None]]:
+        """Nothing more is sent; the tasks that are about to end."""
         for timer in self._timers.values():
             timer.cancel()
         for task in self._tasks:
             task.cancel()
-        was_failed = self._machine.state in (State.FAILED, State.CLOSED)
         self._post(Closed())
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        if leaves and not was_failed:
+        return list(self._tasks)
+
+    async def close(self) -> None:
+        """Leaves the group, too."""
+        was_failed = self._machine.state in (State.FAILED, State.CLOSED)
+        await asyncio.gather(*self.begin_to_close(), return_exceptions=True)
+        if not was_failed:
             try:
                 await self._requests.leave(is_closing=True)
             except ClientError as error:
@@ -190,6 +195,10 @@ class Member:
         except ClientError as error:
             self._note_trouble(error)
             self._post(RequestFailed(attempt, error))
+            return
+        except Exception as error:  # what other members sent, say, cannot be read
+            logger.exception("group %s: an answer that cannot be used", self.group_id)
+            self._post(RequestFailed(attempt, MalformedAnswer(f"group {self.group_id}: {error!r}")))
             return
         self._note_answer(self._requests.code_of(event))
         self._post(event)
