@@ -34,7 +34,7 @@ class User:
             on_assigned=self._assigned, **options,
         )  # fmt: skip
 
-    async def _assigned(self, partitions: frozenset[TopicPartition]) -> None:
+    async def _assigned(self, partitions: list[TopicPartition]) -> None:
         await asyncio.sleep(0)
         self.told += [str(one) for one in partitions]
 

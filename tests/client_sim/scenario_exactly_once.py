@@ -46,7 +46,7 @@ def run(seed: int) -> None:
         world.start()
         world.run(Worker(world, options, 0).drain(sum(inputs.values())), most_seconds=600)
         world.advance(60)
-        results = Counter(record.value for record in world.committed(RESULTS))
+        results = Counter(record.value or b"" for record in world.committed(RESULTS))
         lost, doubled = inputs - results, results - inputs
         assert not lost, f"no result of {sorted(lost)}\n{world.trace()}"
         assert not doubled, f"more than one result of {doubled}\n{world.trace()}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ottla.client.errors import ServerError
 from ottla.client.group.assignors import ASSIGNORS
@@ -11,9 +11,11 @@ from ottla.client.group.machine import (
     Answered,
     Applied,
     Change,
+    Effect,
     ErrorTold,
     HeartbeatAnswered,
     HeartbeatDue,
+    HeartbeatFailed,
     MemberMachine,
     MemberSettings,
     NextHeartbeat,
@@ -49,11 +51,18 @@ class ClassicMachine(MemberMachine):
         self._target = NOTHING
         self._gave_up = False
         self._is_rebalance_wanted = False
+        self._is_beating = False
+        """A heartbeat is on its way: while a broker is away, they do not pile up."""
         self._is_cooperative = all(ASSIGNORS[name].is_cooperative for name in settings.assignors)
 
     @property
     def membership(self) -> Membership:
         return Membership(self.group_id, self.generation, self.member_id, self.settings.instance_id)
+
+    def handle(self, event: Any) -> list[Effect]:
+        if isinstance(event, HeartbeatAnswered | HeartbeatFailed):
+            self._is_beating = False
+        return super().handle(event)
 
     # Joining.
 
@@ -162,7 +171,10 @@ class ClassicMachine(MemberMachine):
             self._do(SendLeave())
             self._lose(is_away=True)
         else:
-            self._do(SendHeartbeat(self._attempt), NextHeartbeat(self.settings.heartbeat_ms))
+            if not self._is_beating:
+                self._is_beating = True
+                self._do(SendHeartbeat(self._attempt))
+            self._do(NextHeartbeat(self.settings.heartbeat_ms))
 
     def _beaten(self, event: HeartbeatAnswered) -> None:
         if event.generation != self.generation or not event.code:

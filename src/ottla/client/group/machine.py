@@ -100,6 +100,10 @@ class HeartbeatAnswered(NamedTuple):
     code: int
 
 
+class HeartbeatFailed(NamedTuple):
+    """Of a classic member: no answer. The next one will tell."""
+
+
 class TargetFound(NamedTuple):
     target: frozenset[TopicPartition]
 

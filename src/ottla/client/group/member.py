@@ -27,7 +27,6 @@ from ottla.client.group.machine import (
     NextHeartbeat,
     Offered,
     Polled,
-    RequestFailed,
     Retry,
     RetryDue,
     SendHeartbeat,
@@ -184,21 +183,20 @@ class Member:
                 self._start_task(self._leave_for_now())
             case FindTarget(rows):
                 self._start_task(self._find_target(rows))
-            case SendJoin(attempt) | SendSync(attempt):
-                self._start_task(self._send(attempt, effect))
-            case SendHeartbeat(attempt):
-                self._start_task(self._send(attempt, effect))
+            case SendJoin() | SendSync() | SendHeartbeat():
+                self._start_task(self._send(effect))
 
-    async def _send(self, attempt: int, effect: SendJoin | SendSync | SendHeartbeat) -> None:
+    async def _send(self, effect: SendJoin | SendSync | SendHeartbeat) -> None:
         try:
             event = await self._requests.send(effect)
         except ClientError as error:
             self._note_trouble(error)
-            self._post(RequestFailed(attempt, error))
+            self._post(self._requests.failure_of(effect, error))
             return
         except Exception as error:  # what other members sent, say, cannot be read
             logger.exception("group %s: an answer that cannot be used", self.group_id)
-            self._post(RequestFailed(attempt, MalformedAnswer(f"group {self.group_id}: {error!r}")))
+            trouble = MalformedAnswer(f"group {self.group_id}: {error!r}")
+            self._post(self._requests.failure_of(effect, trouble))
             return
         self._note_answer(self._requests.code_of(event))
         self._post(event)

@@ -14,6 +14,8 @@ from ottla.client.group.coordinator import Coordinator
 from ottla.client.group.machine import (
     Answered,
     HeartbeatAnswered,
+    HeartbeatFailed,
+    RequestFailed,
     SendHeartbeat,
     SendJoin,
     SendSync,
@@ -53,6 +55,10 @@ class Requests(ABC):
         code: int = event.answer.error_code if isinstance(event, Answered) else event.code
         return code
 
+    def failure_of(self, effect: SendJoin | SendSync | SendHeartbeat, error: ClientError) -> Any:
+        """That there was no answer, as an event."""
+        return RequestFailed(effect.attempt, error)
+
     @abstractmethod
     async def leave(self, *, is_closing: bool) -> None: ...
 
@@ -72,6 +78,9 @@ class ClassicRequests(Requests):
         if isinstance(effect, SendSync):
             return await self._sync(effect)
         return await self._beat()
+
+    def failure_of(self, effect: SendJoin | SendSync | SendHeartbeat, error: ClientError) -> Any:
+        return HeartbeatFailed() if isinstance(effect, SendHeartbeat) else super().failure_of(effect, error)
 
     def topics_changed(self) -> None:
         """They are asked for with each generation."""
