@@ -84,8 +84,8 @@ async def _read_all(world: World, seen: Counter[tuple[int, int]], options: dict[
     errors: list[ClientError] = []
     for _ in range(4):  # a program that is started again when its consumer cannot go on
         consumer = aio.Consumer(
-            world.bootstrap, TOPIC, group=GROUP, heartbeat_ms=200, session_timeout_ms=6_000, fetch_wait_ms=50, auto_commit_ms=100,
-            options=OPTIONS, **options,
+            world.bootstrap, TOPIC, group=GROUP, heartbeat_ms=200, session_timeout_ms=6_000,
+            fetch_wait_ms=50, auto_commit_ms=100, options=OPTIONS, **options,
         )  # fmt: skip
         try:
             await consumer.open()
