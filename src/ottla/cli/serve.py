@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import errno
-import gc
 import logging
 import resource
 import signal
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
 AWAKE_SECONDS = 100e-6  # that a wait may take before the broker goes to sleep
-YOUNG_OBJECTS = 20_000  # after which the collector looks at them
 DEFAULT_DATA = "ottla-data"
 DATA_HELP = f"where the data lies (default: the setting log.dirs, else ./{DEFAULT_DATA})"
 DEFAULT_LISTEN = "127.0.0.1:9092"
@@ -74,6 +72,7 @@ def _parser() -> Parser:
 
 def _serve(options: argparse.Namespace, given: dict[str, str]) -> int:
     from ottla.broker.broker import Broker
+    from ottla.broker.collector import calm_collector
     from ottla.broker.config_layers import BrokerSettings
     from ottla.broker.loop import Loop
     from ottla.broker.system import LinuxSystem
@@ -96,7 +95,7 @@ def _serve(options: argparse.Namespace, given: dict[str, str]) -> int:
             say(f"metrics on http://{pages[0]}:{broker.serve_pages(*pages)}/metrics")
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: loop.post(loop.stop))
-        _calm_collector()
+        calm_collector()
         loop.run()
     except BaseException:
         with contextlib.suppress(CommandFailed):  # what failed first is told
@@ -126,12 +125,6 @@ def _allow_many_files() -> None:
     """Each connection is an open file, and each partition that is written to: as many as the system lets us have."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def _calm_collector() -> None:
-    """What is there now stays; and requests leave no cycles behind, so it is seldom worth to look for them."""
-    gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS, 20, 20)
 
 
 def _start(broker: Broker, folder: str) -> None:

@@ -1,0 +1,61 @@
+"""The collector looks at few objects at a time, and connections and requests leave it nothing to find."""
+
+from __future__ import annotations
+
+import gc
+import socket
+import subprocess
+import sys
+import time
+
+from ottla.broker.connection import Connection
+from ottla.testing import LocalBroker
+
+GROWING = """
+import gc
+from ottla.broker.collector import THRESHOLDS, calm_collector
+
+calm_collector()
+most = 0
+
+def look(phase, info):
+    global most
+    if phase == "start" and info["generation"] == 2:
+        most = max(most, sum(len(gc.get_objects(generation)) for generation in range(3)))
+
+gc.callbacks.append(look)
+kept = [[] for _ in range(1_000_000)]
+gc.collect()
+print(most, gc.get_freeze_count())
+"""
+
+
+def test_what_stays_is_looked_at_a_few_times_however_much_there_is() -> None:
+    run = subprocess.run([sys.executable, "-c", GROWING], capture_output=True, text=True, check=True, timeout=60)
+    most, frozen = map(int, run.stdout.split())
+    assert most < 200_000
+    assert frozen > 1_000_000
+
+
+def test_connections_that_are_gone_need_no_collector(ottla: LocalBroker) -> None:
+    """For they may have been put aside, and nobody would look at them again."""
+
+    def alive() -> int:
+        return sum(isinstance(each, Connection) for each in gc.get_objects())
+
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        before = alive()
+        ottla.topic("t")
+        for _ in range(20):
+            with socket.create_connection((ottla.host, ottla.port), 10) as connection:
+                connection.sendall(bytes([0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 7, 255, 255]))  # ApiVersions
+                assert connection.recv(4)
+        deadline = time.monotonic() + 30
+        while alive() > before:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        if was_enabled:
+            gc.enable()
