@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 
 from ottla.broker.loop import READ, Loop
+from ottla.broker.system import LinuxSystem, ReadyCallback
 
 
 @pytest.fixture
@@ -189,3 +190,37 @@ def test_a_callback_that_fails_does_not_end_the_loop(loop: Loop, caplog: pytest.
     loop.call_later(0.005, loop.stop)
     loop.run()
     assert [record.getMessage() for record in caplog.records] == ["a callback failed"] * 2
+
+
+class SlowRounds(LinuxSystem):
+    """Many are ready at once, and each takes five milliseconds by this clock."""
+
+    def __init__(self, calls: list[str]) -> None:
+        super().__init__()
+        self.seconds = 0.0
+        self.now = lambda: self.seconds
+        self._calls = calls
+        self.waits = 0
+
+    def wait(self, seconds: float) -> list[tuple[ReadyCallback, int]]:
+        self.waits += 1
+        return [(partial(self._serve, number), READ) for number in range(10)] if self.waits == 1 else []
+
+    def _serve(self, number: int, _events: int) -> None:
+        self.seconds += 0.005
+        self._calls.append(f"client {number}")
+
+
+def test_when_very_many_are_ready_others_have_their_turn_in_between() -> None:
+    calls: list[str] = []
+    system = SlowRounds(calls)
+    loop = Loop(system)
+    loop.call_later(0.001, lambda: calls.append("timer"))
+    loop.call_soon(lambda: calls.append("soon"))
+    for _ in range(3):
+        loop.run_once()
+    clients = [f"client {number}" for number in range(10)]
+    assert calls == [*clients[:4], "soon", "timer", *clients[4:]]
+    assert system.waits == 1  # who waits for the socket of one that is still to be served would be told of it again
+    assert loop.longest_round.ever < 0.021
+    loop.close()

@@ -102,6 +102,7 @@ class Connection:
     def _ready(self, events: int) -> None:
         if not self.is_open:
             return  # closed by what was ready before it
+        events &= self._events  # it may have been muted since
         try:
             if events & WRITE:
                 self._send()

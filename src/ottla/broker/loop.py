@@ -20,6 +20,7 @@ __all__ = ["READ", "WRITE", "LongestRound", "Loop", "Timer"]
 
 LONGEST_WAIT_SECONDS = 60.0
 ROUNDS_SECONDS = 30.0  # for which the longest round is kept, and for as long again
+MOST_READY_SECONDS = 0.02  # for those who are ready in one round, before timers and slices have their turn
 FEW_CANCELLED_TIMERS = 1000  # that may stay until they are due
 
 events = Events("ottla.broker")
@@ -84,6 +85,7 @@ class Loop:
         self.now = self.system.now
         self._timers: list[Timer] = []
         self._cancelled = 0  # of those
+        self._ready: deque[tuple[ReadyCallback, int]] = deque()
         self._soon: deque[Callback] = deque()
         self._last: deque[Callback] = deque()
         self._idle: deque[Callback] = deque()
@@ -164,18 +166,20 @@ class Loop:
 
     def run_once(self) -> None:
         """One round: what is ready, asked for soon, due, for an idle moment, or for its end; and a background step."""
-        found = self.system.wait(self._wait_seconds())
+        ready = self._ready
+        if not ready:
+            ready.extend(self.system.wait(self._wait_seconds()))
         rounds = self.longest_round
         started = rounds.clock()
-        for callback, ready in found:
-            self._call(callback, ready)
+        found = len(ready)
+        self._serve_ready(started + MOST_READY_SECONDS)
         soon, posted = self._soon, self._posted
         while posted:
             soon.append(posted.popleft())
         for _ in range(len(soon)):
             self._call(soon.popleft())
         self._fire_timers()
-        if self._idle and (len(found) <= 1 or self.now() >= self._idle_due):  # one alone brings no more
+        if self._idle and (found <= 1 or self.now() >= self._idle_due):  # one alone brings no more
             for _ in range(len(self._idle)):
                 self._call(self._idle.popleft())
         last = self._last
@@ -184,6 +188,15 @@ class Loop:
         if self._background is not None and not self._call(self._background):
             self._background = None
         rounds.ended(started)
+
+    def _serve_ready(self, until: float) -> None:
+        """Those who are ready, one after the other. Those left when the time is over come first in the next round."""
+        ready, now = self._ready, self.now
+        while ready:
+            callback, events = ready.popleft()
+            self._call(callback, events)
+            if ready and now() >= until:
+                return
 
     @staticmethod
     def _call(callback: Callable[..., T], *arguments: int) -> T | None:
@@ -196,7 +209,9 @@ class Loop:
 
     def is_busy(self) -> bool:
         """Whether there is something to do before anything else happens."""
-        return bool(self._soon or self._posted or self._idle or self._last or self._background is not None)
+        return bool(
+            self._ready or self._soon or self._posted or self._idle or self._last or self._background is not None
+        )
 
     def next_due(self) -> float:
         """When the next timer is due; infinity without one."""
