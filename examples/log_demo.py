@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from ottla.broker.slices import finished
 from ottla.cli.main import main as ottla
 from ottla.log.compaction import Compaction, cleanable
 from ottla.log.files import DiskFiles
@@ -115,7 +116,7 @@ def read_by_offset(log: Log) -> None:
 def read_by_time(log: Log) -> None:
     title("Read by time: what was the first record from half past ten on?")
     half_past_ten_ms = START_MS + 16 * MINUTE_MS + 40_000
-    answer = offset_for_timestamp(log, half_past_ten_ms)
+    answer = finished(offset_for_timestamp(log, half_past_ten_ms))
     assert answer is not None
     found = log.read(answer.offset, max_bytes=1, bound=log.high_watermark)
     assert found is not None

@@ -100,7 +100,8 @@ HEARTBEAT = "02 67 00000001 02 6d 00 00"
         (4, HEARTBEAT[:-2], r"HeartbeatRequest v4: tagged fields: ends too early"),
         (4, HEARTBEAT[:-2] + "01", r"HeartbeatRequest v4: tagged fields: ends too early"),
         (4, HEARTBEAT[:-2] + "01 00 05 00", r"tagged fields: tagged field of 5 bytes, 1 left"),
-        (4, HEARTBEAT[:-2] + "ffffffff07", r"tagged fields: ends too early"),
+        (4, HEARTBEAT[:-2] + "ffffffff07", r"tagged fields: more elements than a request may have"),
+        (4, HEARTBEAT[:-2] + "05", r"tagged fields: ends too early"),
     ],
 )
 def test_what_is_refused(version: int, data: str, complaint: str) -> None:
