@@ -1,9 +1,12 @@
 """Transactional ids, state by state. What is expected is what Apache Kafka 4.3.1 answered."""
 
+import itertools
+
 import pytest
 
+from ottla.coordinator.operation import Operation
 from ottla.coordinator.transaction import LAST_EPOCH, VERSION_1, VERSION_2, State, Transaction
-from ottla.coordinator.transaction_machine import MOST_AT_ONCE, Identity
+from ottla.coordinator.transaction_machine import ABORT_TIMER, LOOKED_AT_ONCE, Identity
 from ottla.coordinator.transaction_settings import TransactionSettings
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.transaction_records import TransactionLogKey, TransactionLogValue
@@ -331,13 +334,20 @@ def test_ids_that_nobody_uses_are_forgotten(state: str) -> None:
 
 
 def test_many_are_dealt_with_in_turns(transactions: Transactions) -> None:
-    for number in range(MOST_AT_ONCE + 1):
+    count = 3 * LOOKED_AT_ONCE
+    for number in range(count):
         producer = transactions.init(str(number), timeout_ms=1)[1:]
         transactions.add(producer, transactional_id=str(number))
-    transactions.driver.advance(10_000)
-    assert len(transactions.driver.markers) == MOST_AT_ONCE
-    transactions.driver.advance(1)
-    assert len(transactions.driver.markers) == MOST_AT_ONCE + 1
+    machine = transactions.driver.machine
+    operation = Operation(machine, transactions.driver.now_ms + 10_000)
+    machine.expired(operation, ABORT_TIMER)
+    assert not operation.records
+    ended = []
+    for event in itertools.chain.from_iterable(operation.work):
+        step = Operation(machine, operation.now_ms)
+        event(step)
+        ended.append(len(step.markers))
+    assert ended == [LOOKED_AT_ONCE] * 3
 
 
 # What is written

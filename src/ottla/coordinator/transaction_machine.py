@@ -6,11 +6,10 @@ the broker. What a transaction decided is in the log before anybody hears of it,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable
-from itertools import islice
+from collections.abc import Callable, Collection, Hashable
 from typing import NamedTuple
 
-from ottla.coordinator.operation import Markers, Operation, Reply
+from ottla.coordinator.operation import Markers, Operation, Reply, Work
 from ottla.coordinator.producer_ids import NoProducerId
 from ottla.coordinator.transaction import (
     AT_REST,
@@ -32,8 +31,7 @@ from ottla.wire.schema import Message
 RECORD_VERSION = 1
 ABORT_TIMER = "abort what takes too long"
 REMOVAL_TIMER = "remove ids that nobody uses"
-MOST_AT_ONCE = 1000
-NO_WAIT_MS = 1
+LOOKED_AT_ONCE = 100  # transactions, where it concerns all of them
 
 PartitionCodes = dict[TopicPartition, ErrorCode]
 
@@ -73,11 +71,22 @@ class TransactionMachine:
 
     def loaded(self, operation: Operation) -> None:
         """Go on with what was decided."""
-        for transaction in self.transactions.values():
-            if transaction.state in PREPARED:
-                self._send_markers(operation, transaction)
+        operation.go_on_with(self._each_some(self._go_on_with_decided))
         operation.set_timer(ABORT_TIMER, self._settings().abort_interval_ms)
         operation.set_timer(REMOVAL_TIMER, self._settings().removal_interval_ms)
+
+    def _go_on_with_decided(self, operation: Operation, transactions: list[Transaction]) -> None:
+        for transaction in transactions:
+            if transaction.state in PREPARED:
+                self._send_markers(operation, transaction)
+
+    def _each_some(self, event: Callable[[Operation, list[Transaction]], None]) -> Work:
+        """An event for all transactions, some at a time: each as it is then, if it is still there."""
+        names = list(self.transactions)
+        for start in range(0, len(names), LOOKED_AT_ONCE):
+            found = map(self.transactions.get, names[start : start + LOOKED_AT_ONCE])
+            some = [transaction for transaction in found if transaction is not None]
+            yield lambda operation, some=some: event(operation, some)  # type: ignore[misc]
 
     def resigned(self) -> list[Reply]:
         return []
@@ -274,41 +283,26 @@ class TransactionMachine:
     def expired(self, operation: Operation, timer: Hashable) -> None:
         settings = self._settings()
         if timer == ABORT_TIMER:
-            is_left = self._abort_late(operation)
-            operation.set_timer(ABORT_TIMER, NO_WAIT_MS if is_left else settings.abort_interval_ms)
+            operation.go_on_with(self._each_some(self._abort_late))
+            operation.set_timer(ABORT_TIMER, settings.abort_interval_ms)
         else:
-            is_left = self._remove_unused(operation, settings.id_expiration_ms)
-            operation.set_timer(REMOVAL_TIMER, NO_WAIT_MS if is_left else settings.removal_interval_ms)
+            operation.go_on_with(self._each_some(self._remove_unused))
+            operation.set_timer(REMOVAL_TIMER, settings.removal_interval_ms)
 
-    def _abort_late(self, operation: Operation) -> bool:
-        """Whether there are more than can be dealt with at once."""
+    def _abort_late(self, operation: Operation, transactions: list[Transaction]) -> None:
         now_ms = operation.now_ms
-        late = self._some(
-            transaction
-            for transaction in self.transactions.values()
-            if transaction.state is State.ONGOING and transaction.started_ms + transaction.timeout_ms <= now_ms
-        )
-        for transaction in late:
-            try:
-                self._abort(operation, transaction)
-            except NoProducerId:
-                return False  # the next time will do
-        return len(late) == MOST_AT_ONCE
+        for transaction in transactions:
+            if transaction.state is State.ONGOING and transaction.started_ms + transaction.timeout_ms <= now_ms:
+                try:
+                    self._abort(operation, transaction)
+                except NoProducerId:
+                    return  # the next time will do
 
-    def _remove_unused(self, operation: Operation, expiration_ms: int) -> bool:
-        now_ms = operation.now_ms
-        unused = self._some(
-            transaction
-            for transaction in self.transactions.values()
-            if transaction.state in AT_REST and transaction.updated_ms + expiration_ms <= now_ms
-        )
-        for transaction in unused:
-            operation.write(TransactionLogKey(transactional_id=transaction.transactional_id), None)
-        return len(unused) == MOST_AT_ONCE
-
-    @staticmethod
-    def _some(transactions: Iterable[Transaction]) -> list[Transaction]:
-        return list(islice(transactions, MOST_AT_ONCE))
+    def _remove_unused(self, operation: Operation, transactions: list[Transaction]) -> None:
+        now_ms, expiration_ms = operation.now_ms, self._settings().id_expiration_ms
+        for transaction in transactions:
+            if transaction.state in AT_REST and transaction.updated_ms + expiration_ms <= now_ms:
+                operation.write(TransactionLogKey(transactional_id=transaction.transactional_id), None)
 
     @staticmethod
     def _write(operation: Operation, transaction: Transaction) -> None:
