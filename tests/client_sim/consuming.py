@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from ottla.client import ClientError, ClientOptions, TopicPartition, aio
-from ottla.testing.world import World
+from ottla.testing.world import Doom, Fate, World
 
 TOPIC = "t"
 GROUP = "g"
@@ -60,6 +60,7 @@ class History:
         self.seen: defaultdict[int, set[int]] = defaultdict(set)
         self.finished: defaultdict[int, set[int]] = defaultdict(set)
         self.count = 0
+        self.early: list[str] = []
         self.visible = {(record.partition, record.offset): record.value for record in world.committed(TOPIC)}
 
     def give(self, partition: int, records: list[Any]) -> None:
@@ -72,16 +73,33 @@ class History:
     def finish(self, partition: int, offsets: list[int]) -> None:
         self.finished[partition].update(offsets)
 
+    def watch_commits(self) -> None:
+        """From now on: whatever a user asks to commit, all before it is finished at that moment."""
+
+        def look(request: Any) -> bool:
+            for topic in request.topics:
+                for row in topic.partitions:
+                    early = self._before(row.partition_index, row.committed_offset, self.finished)
+                    if early:
+                        self.early.append(f"commit of {row.partition_index}@{row.committed_offset}: {early}")
+            return False
+
+        self._world.faults.add("OffsetCommit", Doom(Fate.PASS), times=1, when=look)
+
+    def _before(self, partition: int, committed: int, done: dict[int, set[int]]) -> list[int]:
+        return [
+            offset
+            for one, offset in self.visible
+            if one == partition and offset < committed and offset not in done[partition]
+        ]
+
     def check_committed(self, done: dict[int, set[int]], what: str) -> None:
         """Everything before a committed offset is `done`."""
+        assert not self.early, f"not finished when it was committed: {self.early}\n{self._world.trace()}"
         if not self._world.is_up:
             return
         for place, committed in committed_offsets(self._world).items():
-            early = [
-                offset
-                for partition, offset in self.visible
-                if partition == place.partition and offset < committed and offset not in done[partition]
-            ]
+            early = self._before(place.partition, committed, done)
             assert not early, f"{place} is committed up to {committed}, and not {what}: {early}\n{self._world.trace()}"
 
     def check_all_seen(self) -> None:

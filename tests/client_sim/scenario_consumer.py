@@ -30,6 +30,8 @@ def run(seed: int) -> None:
         options = choose(world.random)
         delivery = options["delivery"]
         world.faults.at_random(BAD_NETWORK)
+        if delivery == "at-least-once":
+            history.watch_commits()
         users = [User(world, history, options, number) for number in range(world.random.choice([1, 2, 2]))]
         world.run(_live(users))
         world.faults.clear()

@@ -22,7 +22,7 @@ BAD_NETWORK = Odds(
 )  # fmt: skip
 RESULTS = "results"
 PARTITIONS = 3
-CHAOS_SECONDS = 30
+CHAOS_SECONDS = 15
 
 
 def run(seed: int) -> None:
