@@ -13,7 +13,7 @@ from ottla.client.producer.producer import ProducerOptions
 from tests.apache_kafka.harness import free_ports
 from tests.client.scripted_broker import TOPIC, ScriptedBroker, ScriptedBrokerThread
 
-INSIDE = {"end", "recovery", "open"}  # of the core, for its faces
+INSIDE = {"end", "recovery"}  # of the core, for its faces
 
 
 @pytest.mark.parametrize("name", ["Admin", "Producer", "Consumer", "Reader"])

@@ -7,12 +7,17 @@ import inspect
 import subprocess
 import sys
 import threading
+from functools import partial
+from typing import Any
 
 import pytest
 
 import ottla.client
 import ottla.testing
-from ottla.client import Admin, DeliveryFailed, Producer, aio
+from ottla.client import Admin, Consumer, DeliveryFailed, Producer, Reader, aio
+
+Reads = partial(Reader, topic="t")
+Subscribes = partial(Consumer, topics="t", group="g")
 
 
 def test_calls_of_several_threads_land_in_their_order() -> None:
@@ -40,12 +45,16 @@ def test_open_and_close_stand_beside_with() -> None:
         admin.close()
 
 
-def test_a_client_that_is_dropped_leaves_no_thread() -> None:
+@pytest.mark.parametrize("made", [Producer, Reads, Subscribes], ids=["producer", "reader", "consumer"])
+def test_a_client_that_is_dropped_leaves_no_thread(made: Any) -> None:
     with ottla.testing.broker() as broker:
+        broker.topic("t")
         before = set(threading.enumerate())
-        producer = Producer(broker.bootstrap).open()
+        client = made(broker.bootstrap).open()
         [thread] = set(threading.enumerate()) - before
-        del producer
+        if not isinstance(client, Producer):
+            client.poll(100)
+        del client
         gc.collect()
         thread.join(20)
         assert not thread.is_alive()
@@ -87,6 +96,37 @@ with ottla.testing.broker() as broker:
     assert done.stdout.split("\n")[0] == '3 [b"the parent\'s"]'
 
 
+def test_a_consumer_in_a_child_of_the_process_is_an_error_and_no_hang() -> None:
+    script = """
+import os, sys, warnings
+warnings.simplefilter("ignore")
+import ottla.testing
+from ottla.client import Consumer, TopicPartition
+with ottla.testing.broker() as broker:
+    broker.topic("t")
+    broker.put("t", b"one", b"two")
+    consumer = Consumer(broker.bootstrap, "t", group="g").open()
+    messages = iter(consumer)
+    assert next(messages).value == b"one"
+    child = os.fork()
+    if child == 0:
+        told = 0
+        for call in (consumer.poll, consumer.commit, lambda: next(iter(consumer))):
+            try:
+                call()
+            except Exception as error:
+                told += "forked" in str(error)
+        consumer.close()
+        os._exit(told)
+    _, status = os.waitpid(child, 0)
+    print(os.waitstatus_to_exitcode(status), next(messages).value)
+    sys.stdout.flush()
+    consumer.close()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split("\n")[0] == "3 b'two'"
+
+
 def test_a_program_that_ends_with_records_unsent_says_so() -> None:
     script = """
 from ottla.client import Producer
@@ -101,15 +141,16 @@ with ottla.testing.broker() as broker:
     assert "the program ends, and 3 records were not sent: close the producer, or flush it" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["Producer", "Admin"])
+@pytest.mark.parametrize("name", ["Producer", "Admin", "Consumer", "Reader"])
 def test_help_shows_options_signatures_and_words(name: str) -> None:
     face, core = getattr(ottla.client, name), getattr(aio, name)
     assert face.__doc__ == core.__doc__
     assert list(inspect.signature(face).parameters) == list(inspect.signature(core).parameters)
     for method, function in vars(core).items():
-        if inspect.iscoroutinefunction(function) and not method.startswith("_") and method not in ("open", "close"):
+        if inspect.iscoroutinefunction(function) and not method.startswith("_") and method not in ("open", "close", "end"):
             shown = getattr(face, method)
-            assert inspect.signature(shown) == inspect.signature(function)
+            if method != "run":  # whose handler is awaited by one, and called by the other
+                assert inspect.signature(shown) == inspect.signature(function)
             assert shown.__doc__ == function.__doc__
 
 

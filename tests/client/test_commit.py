@@ -47,7 +47,7 @@ def test_what_is_done_is_known_and_not_sent_again() -> None:
     assert (positions[ONE].committed, positions[TWO].committed) == (5, -1)
     assert commit.trouble is not None
     commit.answered({TWO: 0}, OLD, OLD, is_rejoining=False)
-    assert (commit.to_send(positions), commit.trouble, commit.error) == ({}, None, None)
+    assert (commit.to_send(positions), positions[TWO].committed, commit.error) == ({}, 5, None)
 
 
 def test_a_row_that_is_left_out_is_not_done() -> None:

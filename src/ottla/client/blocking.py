@@ -207,8 +207,11 @@ class Transaction:
 
 
 class Reader(Face[reader.Reader]):
+    __doc__ = reader.Reader.__doc__
+
+    @options_of(reader.Reader)
     def __init__(
-        self, bootstrap: str, topic: str, partitions: Sequence[int] | None = None,
+        self, bootstrap: str | Sequence[str], topic: str, partitions: Sequence[int] | None = None,
         **options: Unpack[reader.ReaderOptions],
     ) -> None:  # fmt: skip
         super().__init__(reader.Reader(bootstrap, topic, partitions, **options))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from ottla.client.blocking import Blocking, Face
+from ottla.client.blocking import Blocking, Face, options_of
 from ottla.client.consumer import consumer
 from ottla.client.consumer.core import DEFAULT_WAIT_MS
 from ottla.client.consumer.fetched_data import Fetched
@@ -35,6 +35,7 @@ T = TypeVar("T")
 class Consumer(Face[consumer.Consumer]):
     __doc__ = consumer.Consumer.__doc__
 
+    @options_of(consumer.Consumer)
     def __init__(
         self, bootstrap: str | Sequence[str], topics: str | Sequence[str] | None = None,
         **options: Unpack[ConsumerOptions],
@@ -61,6 +62,9 @@ class Consumer(Face[consumer.Consumer]):
 
     def _end(self, *, is_processed: bool, timeout_seconds: float) -> None:
         if self._thread.is_closed:
+            return
+        if not self._thread.is_here:  # never opened, or of another process
+            self._thread.close()
             return
         try:
             self._core.core.stop_handing_out(is_processed=is_processed)

@@ -128,6 +128,10 @@ class Consumer:
         if failure is not None:
             raise failure
 
+    def _drop(self) -> None:
+        """Of a blocking consumer that nobody has any more, and nobody has closed."""
+        self.core.drop()
+
     # What to read.
 
     async def subscribe(

@@ -27,6 +27,7 @@ from ottla.client.group.offsets import GroupOffsets, Membership, Offset, TopicPa
 from ottla.client.group.subscription import Subscription
 from ottla.client.log import logger
 from ottla.client.network.cluster import ClientOptions, Cluster
+from ottla.client.network.connection import Connection
 from ottla.client.offsets import Position, find_offsets
 
 DEFAULT_WAIT_MS = 500
@@ -143,14 +144,18 @@ class ConsumerCore:
         """Everything ends at once; what follows, until it has, may be cancelled."""
         if hasattr(self, "_woken"):
             self._woken.set()  # whoever still waits for records learns that it is closed
+        ending, connections = self.drop()
+        await asyncio.gather(*ending, return_exceptions=True)
+        await asyncio.gather(*(connection.close() for connection in connections))
+
+    def drop(self) -> tuple[list[asyncio.Task[None]], list[Connection]]:
+        """Nobody uses it any more: what is about to end."""
         ending = list(self._tasks)
         for task in ending:
             task.cancel()
         if self._member is not None:
             ending += self._member.begin_to_close()
-        connections = self._cluster.begin_to_close()
-        await asyncio.gather(*ending, return_exceptions=True)
-        await asyncio.gather(*(connection.close() for connection in connections))
+        return ending, self._cluster.begin_to_close()
 
     # What to read.
 

@@ -74,7 +74,9 @@ class Sending:
             index = len(chunk.records)
             if type(record) is tuple:
                 chunk.has_more = True
-                chunk.filled_bytes += RECORD_OVERHEAD_BYTES + sum(map(len, filter(None, record[:2])))
+                value, key, headers = record[:3]
+                size_bytes = len(value or b"") + len(key or b"") + headers_bytes(headers or ())
+                chunk.filled_bytes += RECORD_OVERHEAD_BYTES + size_bytes
             else:
                 chunk.filled_bytes += RECORD_OVERHEAD_BYTES + len(record or b"")
             chunk.records.append(record)
