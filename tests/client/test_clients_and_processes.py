@@ -147,7 +147,7 @@ def test_help_shows_options_signatures_and_words(name: str) -> None:
     assert face.__doc__ == core.__doc__
     assert list(inspect.signature(face).parameters) == list(inspect.signature(core).parameters)
     for method, function in vars(core).items():
-        if inspect.iscoroutinefunction(function) and not method.startswith("_") and method not in ("open", "close", "end"):
+        if inspect.iscoroutinefunction(function) and method[0] != "_" and method not in ("open", "close", "end"):
             shown = getattr(face, method)
             if method != "run":  # whose handler is awaited by one, and called by the other
                 assert inspect.signature(shown) == inspect.signature(function)

@@ -104,7 +104,10 @@ class User:
         return aio.Consumer(self._world.bootstrap, TOPIC, group=GROUP, **self._options)
 
     async def _do_something(self, consumer: aio.Consumer) -> None:
-        ways = (self._poll, self._read_messages, self._read_batches, self._run, self._pause, self._dawdle, self._commit)
+        ways = (
+            self._poll, self._read_messages, self._read_batches, self._run, self._pause, self._dawdle, self._commit,
+            self._go_back,
+        )  # fmt: skip
         try:
             async with asyncio.timeout(self._random.choice([0.001, 0.05, 0.5, 3])):
                 await self._random.choice(ways)(consumer)
@@ -181,6 +184,14 @@ class User:
 
     async def _dawdle(self, consumer: aio.Consumer) -> None:
         await asyncio.sleep(self._random.choice([0, 0.1, 2.5]))
+
+    async def _go_back(self, consumer: aio.Consumer) -> None:
+        """To what is committed, or to the beginning, while fetches are on their way."""
+        self._in_hand.clear()
+        if self._random.random() < 0.5:
+            await consumer.rewind()
+        for one in sorted(consumer.assignment):
+            await consumer.seek(one, 0)
 
     async def _commit(self, consumer: aio.Consumer) -> None:
         self._finish()  # that is what it says
