@@ -398,7 +398,8 @@ class Coordinator(Generic[M]):
 
     @property
     def is_loading(self) -> bool:
-        return any(not shard.is_loaded for shard in self._shards.values())
+        """Whether some are loaded, or will be soon: then who asks for all of them would get only some."""
+        return bool(self._resting) or any(not shard.is_loaded for shard in self._shards.values())
 
     def _shard(self, partition: Partition) -> Shard[M] | None:
         """None while it rests, and if the disk failed under its log, which may hold by now what will be lost."""
