@@ -97,7 +97,7 @@ def test_a_group_goes_by_its_own_configuration(opened: OpenBroker) -> None:
 
 def test_a_topic_that_grows_reaches_the_group(opened: OpenBroker) -> None:
     join(opened)
-    opened.broker.catalog.create_partitions([CreatePartitionsTopic(name="t", count=5, assignments=None)])
+    finished(opened.broker.catalog.create_partitions([CreatePartitionsTopic(name="t", count=5, assignments=None)]))
     while len(opened.broker.coordinator_slices) or opened.loop.is_busy():
         opened.loop.run_once()
     request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=2)

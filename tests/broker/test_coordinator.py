@@ -13,6 +13,7 @@ import pytest
 from ottla.broker.broker import Broker
 from ottla.broker.coordinator import RELOADED_AFTER_SECONDS, Coordinator, coordinator_topic
 from ottla.broker.loop import Loop
+from ottla.broker.slices import finished
 from ottla.coordinator.operation import Operation, Reply
 from ottla.log.errors import StorageFailed
 from ottla.log.files import DiskFiles
@@ -464,7 +465,7 @@ def test_timers_can_be_moved_both_ways_and_cancelled(counting: Counting) -> None
 
 def test_a_topic_that_was_deleted_begins_anew(counting: Counting) -> None:
     counting.count("a")
-    counting.broker.catalog.delete_topics([DeleteTopicState(name=TOPIC, topic_id=ZERO_UUID)])
+    finished(counting.broker.catalog.delete_topics([DeleteTopicState(name=TOPIC, topic_id=ZERO_UUID)]))
     counting.look("a")
     assert [answer.throttle_time_ms for answer in counting.answers] == [1, 0]
 
@@ -476,7 +477,7 @@ def test_who_waits_is_refused_when_the_topic_is_deleted(counting: Counting) -> N
     shard = counting.coordinator.shard_of(counting.partition("a").index)
     assert shard is not None
     shard.run(lambda operation: operation.set_timer("late", 0))
-    counting.broker.catalog.delete_topics([DeleteTopicState(name=TOPIC, topic_id=ZERO_UUID)])
+    finished(counting.broker.catalog.delete_topics([DeleteTopicState(name=TOPIC, topic_id=ZERO_UUID)]))
     assert codes(counting.answers) == [0, ErrorCode.NOT_COORDINATOR]
     counting.loop.call_later(0.001, lambda: None)
     counting.loop.run_once()

@@ -20,6 +20,7 @@ from ottla.controller.topics import (
     decide_creations,
     decide_deletions,
     decide_expansions,
+    refuse_expansions,
 )
 from ottla.log.topic_defaults import KAFKA_DEFAULTS
 from ottla.wire.messages.create_partitions import CreatePartitionsAssignment, CreatePartitionsTopic
@@ -199,7 +200,10 @@ def expand(*asked: tuple[str, int, list[list[int]] | None]) -> dict[str, NewPart
         )
         for name, count, manual in asked
     ]
-    return decide_expansions(cluster(1, 2, t=3, u=1), topics, Random(1))
+    known = cluster(1, 2, t=3, u=1)
+    refused = refuse_expansions(known, topics)
+    left = [topic for topic in topics if topic.name not in refused]
+    return {**decide_expansions(known, left, Random(1)), **refused}
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,11 @@ class BrokerProcess:
     def process_id(self) -> int:
         return self._process.pid
 
+    def next_line(self) -> str:
+        """What it says next on its standard output."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
+
     def memory_bytes(self) -> int:
         """What it holds of the machine's memory."""
         status = Path(f"/proc/{self._process.pid}/status").read_text()

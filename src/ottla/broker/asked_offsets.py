@@ -6,15 +6,18 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.coordinator.offset_commit import OffsetToCommit
+from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.broker.topics import Topic
-    from ottla.wire.errors import ErrorCode
     from ottla.wire.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitResponsePartition
     from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequestPartition, TxnOffsetCommitResponsePartition
 
     Asked: TypeAlias = OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition
     Answer: TypeAlias = OffsetCommitResponsePartition | TxnOffsetCommitResponsePartition
+
+
+COMMITTED_AT_ONCE = 500
 
 
 class AskedOffsets:
@@ -23,6 +26,17 @@ class AskedOffsets:
     def __init__(self) -> None:
         self.offsets: list[OffsetToCommit] = []
         self._answers: list[Answer] = []  # those of the offsets
+
+    def parts(self) -> list[AskedOffsets]:
+        """As many as are committed together. Each part is decided on, written and answered for itself."""
+        if len(self.offsets) <= COMMITTED_AT_ONCE:
+            return [self] if self.offsets else []
+        parts = []
+        for start in range(0, len(self.offsets), COMMITTED_AT_ONCE):
+            parts.append(part := AskedOffsets())
+            part.offsets = self.offsets[start : start + COMMITTED_AT_ONCE]
+            part._answers = self._answers[start : start + COMMITTED_AT_ONCE]
+        return parts
 
     def add(self, topic: Topic | None, asked: Sequence[Asked], answers: Sequence[Answer]) -> None:
         """`answers`: one for each that is asked, with the error of those that are not there."""

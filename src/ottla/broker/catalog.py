@@ -16,6 +16,7 @@ from typing import NamedTuple, ParamSpec, TypeVar
 
 from ottla.broker.config_layers import BrokerSettings
 from ottla.broker.events import Events
+from ottla.broker.slices import parts_of
 from ottla.broker.topics import Topic, Topics
 from ottla.controller import layout
 from ottla.controller.cluster import Cluster
@@ -32,6 +33,7 @@ from ottla.controller.topics import (
     decide_deletions,
     decide_expansions,
     refuse_creations,
+    refuse_expansions,
 )
 from ottla.log.errors import StorageFailed
 from ottla.log.manager import LogManager
@@ -46,6 +48,7 @@ from ottla.wire.uuids import new_uuid, uuid_text
 events = Events("ottla.broker")
 
 STEP_TOPICS = 10
+STEP_PARTITIONS = 100
 STRAY_FOLDER = "-stray"
 LONGEST_FOLDER_NAME = 255
 
@@ -280,20 +283,24 @@ class Catalog:
         refused = refuse_creations(asked, self._defaults())
         decisions: dict[str, NewTopic | Refusal] = {}
         left = [topic for topic in asked if topic.name not in refused]
-        for start in range(0, len(left), STEP_TOPICS):
-            part = left[start : start + STEP_TOPICS]
+        for part in _creation_parts(left):
             decisions.update(self.create_topics(part, validate_only=validate_only, charge=charge))
             yield
         decisions.update(refused)
         return decisions
 
-    def delete_topics(self, asked: Sequence[DeleteTopicState], *, charge: Charge = _free) -> list[DeletionDecision]:
-        decisions = decide_deletions(self.cluster, asked)
-        for number, answer in enumerate(decisions):
-            if isinstance(answer.decision, Deletion):
-                count = len(self.cluster.topics[answer.decision.name].replicas)
-                if (refusal := _refused(charge, count)) is not None:
-                    decisions[number] = answer._replace(decision=refusal)
+    def delete_topics(
+        self, asked: Sequence[DeleteTopicState], *, charge: Charge = _free
+    ) -> Generator[None, None, list[DeletionDecision]]:
+        """What becomes of each topic, some of them a step."""
+        decisions: list[DeletionDecision] = []
+        for part in parts_of(decide_deletions(self.cluster, asked), STEP_TOPICS):
+            decisions += self._delete_some(part, charge)
+            yield
+        return decisions
+
+    def _delete_some(self, decided: Sequence[DeletionDecision], charge: Charge) -> list[DeletionDecision]:
+        decisions = [answer._replace(decision=self._charged(answer.decision, charge)) for answer in decided]
         try:
             self._delete([answer.decision.name for answer in decisions if isinstance(answer.decision, Deletion)])
         except Refusal as refusal:
@@ -302,6 +309,16 @@ class Catalog:
                 for answer in decisions
             ]
         return decisions
+
+    def _charged(self, decision: Deletion | Refusal, charge: Charge) -> Deletion | Refusal:
+        """What a decision comes to when it is carried out: another may have deleted the topic since it was made."""
+        if isinstance(decision, Refusal):
+            return decision
+        topic = self.cluster.topics.get(decision.name)
+        if topic is None or topic.topic_id != decision.topic_id:
+            message = "This server does not host this topic-partition."
+            return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+        return _refused(charge, len(topic.replicas)) or decision
 
     def _delete(self, names: Sequence[str]) -> None:
         operations: list[Operation] = []
@@ -340,6 +357,18 @@ class Catalog:
 
     def create_partitions(
         self, asked: Sequence[CreatePartitionsTopic], *, validate_only: bool = False, charge: Charge = _free
+    ) -> Generator[None, None, dict[str, NewPartitions | Refusal]]:
+        """What becomes of each topic, some of them a step."""
+        refused = refuse_expansions(self.cluster, asked)
+        decisions: dict[str, NewPartitions | Refusal] = dict(refused)
+        left = [topic for topic in asked if topic.name not in refused]
+        for part in parts_of(left, STEP_TOPICS):
+            decisions.update(self._expand_some(part, validate_only, charge))
+            yield
+        return decisions
+
+    def _expand_some(
+        self, asked: Sequence[CreatePartitionsTopic], validate_only: bool, charge: Charge
     ) -> dict[str, NewPartitions | Refusal]:
         decisions = decide_expansions(self.cluster, asked, self._random)
         expansions: list[_Expansion] = []
@@ -406,6 +435,21 @@ class Catalog:
 
     def close(self) -> None:
         self.store.close()
+
+
+def _creation_parts(topics: Sequence[CreatableTopic]) -> Iterable[list[CreatableTopic]]:
+    """Those that are created in a step: a topic with many partitions alone."""
+    part: list[CreatableTopic] = []
+    partitions = 0
+    for topic in topics:
+        count = len(topic.assignments) or topic.num_partitions
+        if part and (len(part) == STEP_TOPICS or partitions + count > STEP_PARTITIONS):
+            yield part
+            part, partitions = [], 0
+        part.append(topic)
+        partitions += count
+    if part:
+        yield part
 
 
 def storage_refusal(error: StoreUnusable) -> Refusal:

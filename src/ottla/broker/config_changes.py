@@ -6,7 +6,7 @@ Topics, brokers and groups can be changed. Loggers and client metrics have no co
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.catalog import storage_refusal
@@ -37,8 +37,10 @@ class ResourceChange(NamedTuple):
     replaces: bool = False
 
 
-def change_configs(broker: Broker, changes: Sequence[ResourceChange], *, validate_only: bool) -> list[Refusal | None]:
-    """What became of each change, in their order; None where it was made."""
+def change_configs(
+    broker: Broker, changes: Sequence[ResourceChange], *, validate_only: bool
+) -> Generator[None, None, list[Refusal | None]]:
+    """What became of each change, in their order and one a step; None where it was made."""
     named = Counter((change.kind, change.name) for change in changes)
     outcomes: list[Refusal | None] = []
     for change in changes:
@@ -53,6 +55,7 @@ def change_configs(broker: Broker, changes: Sequence[ResourceChange], *, validat
             if not validate_only:
                 outcome = _made(make)
         outcomes.append(outcome)
+        yield
     return outcomes
 
 

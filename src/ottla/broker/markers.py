@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.broker.events import Events
+from ottla.broker.slices import Steps, finished
 from ottla.controller.topic_names import OFFSETS_TOPIC
 from ottla.coordinator.operation import Markers
 from ottla.log.errors import CoordinatorFenced, InvalidProducerEpoch, LogError, StorageFailed
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 events = Events("ottla.broker")
 
 RETRY_SECONDS = 0.1
+SENT_AT_ONCE = 20
 
 
 def append_marker(
@@ -59,7 +61,20 @@ class Sending:
         self._is_stopped = True
 
     def _send(self, names: list[tuple[str, int]]) -> None:
-        failed = [name for name in names if not self._is_stopped and not self._send_one(name)]
+        """Few at once, many in slices: the next transaction does not begin before all are written."""
+        if len(names) <= SENT_AT_ONCE:
+            finished(self._send_in_steps(names))
+        else:
+            self._broker.request_slices.start(self._send_in_steps(names), _sent)
+
+    def _send_in_steps(self, names: list[tuple[str, int]]) -> Steps:
+        failed = []
+        for name in names:
+            if self._is_stopped:
+                return
+            if not self._send_one(name):
+                failed.append(name)
+            yield None
         if failed:
             self._retry(failed)
 
@@ -100,3 +115,8 @@ class Sending:
         self._left.discard(name)
         if not self._left and not self._is_stopped:
             self._done()
+
+
+def _sent(_nothing: object, failure: Exception | None) -> None:
+    if failure is not None:
+        raise failure

@@ -7,12 +7,13 @@ other thread before the next step. All that shares one `Slices` shares one slice
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from ottla.broker.loop import Loop
 
 SLICE_SECONDS = 0.004
+MOST_REPEATS = 100  # of names in a request, where each is answered at length
 MOST_STEPS = 1000  # of a slice, where time stands still
 
 T = TypeVar("T")
@@ -145,6 +146,27 @@ class Slices:
             if self._takes_turns:
                 self._tasks.append(task)
         self._call_soon()
+
+
+def parts_of(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """The items in parts of so many, which are dealt with a part a step."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def with_few_repeats(items: Iterable[T]) -> list[T]:
+    """Each item, and what is repeated as often as an honest client might: the answer to each can be a large one."""
+    seen: set[T] = set()
+    kept: list[T] = []
+    repeats = 0
+    for item in items:
+        if item in seen:
+            repeats += 1
+            if repeats > MOST_REPEATS:
+                continue
+        seen.add(item)
+        kept.append(item)
+    return kept
 
 
 def mapped(function: Callable[[T], R], items: Iterable[T]) -> Generator[None, None, list[R]]:

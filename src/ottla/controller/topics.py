@@ -192,23 +192,34 @@ def _manual_replicas(cluster: Cluster, topic: CreatableTopic) -> list[list[int]]
 # Expanding
 
 
+def refuse_expansions(cluster: Cluster, asked: Sequence[CreatePartitionsTopic]) -> dict[str, Refusal]:
+    """What is wrong with a request as a whole: one that is too large is refused without a word of why."""
+    named = Counter(topic.name for topic in asked)
+    added = [_added(cluster, topic) for topic in asked if named[topic.name] == 1]
+    if sum(count for count in added if count <= MOST_RECORDS) > MOST_RECORDS:
+        return dict.fromkeys(named, Refusal(ErrorCode.UNKNOWN_SERVER_ERROR))
+    return {
+        name: Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name, times in named.items() if times > 1
+    }
+
+
+def _added(cluster: Cluster, topic: CreatePartitionsTopic) -> int:
+    """How many partitions it may get; 0 if it is refused for another reason."""
+    known = cluster.topics.get(topic.name)
+    added = 0 if known is None else max(topic.count - len(known.replicas), 0)
+    return added if topic.assignments is None or len(topic.assignments) == added else 0
+
+
 def decide_expansions(
     cluster: Cluster, asked: Sequence[CreatePartitionsTopic], random: Random
 ) -> dict[str, NewPartitions | Refusal]:
-    """What becomes of each name. A request that is too large is refused as a whole, without a word of why."""
-    named = Counter(topic.name for topic in asked)
+    """What becomes of each name, of a request that is not refused as a whole."""
     decisions: dict[str, NewPartitions | Refusal] = {}
     for topic in asked:
-        if named[topic.name] > 1:
-            decisions[topic.name] = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            continue
         try:
             decisions[topic.name] = _expansion(cluster, topic, random)
         except Refusal as refusal:
             decisions[topic.name] = refusal
-    added = [len(decision.replicas) for decision in decisions.values() if isinstance(decision, NewPartitions)]
-    if sum(added) > MOST_RECORDS:
-        return dict.fromkeys(named, Refusal(ErrorCode.UNKNOWN_SERVER_ERROR))
     return decisions
 
 

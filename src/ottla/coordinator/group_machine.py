@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import uuid
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from ottla.coordinator import consumer_classic
@@ -135,7 +135,7 @@ class GroupMachine:
         else:
             operation.answer(reply, HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
 
-    def leave(self, operation: Operation, reply: Reply, group_id: str, leaving: list[MemberIdentity]) -> None:
+    def leave(self, operation: Operation, reply: Reply, group_id: str, leaving: Sequence[MemberIdentity]) -> None:
         group = self.groups.get(group_id)
         if isinstance(group, ClassicGroup):
             members = leave(operation, group, leaving, self.settings())

@@ -18,7 +18,7 @@ from ottla.wire.source import Source
 from ottla.wire.types import LONGEST_STRING_BYTES, Blob, Fixed, Kind, RecordsBlob, Text
 from ottla.wire.varint import read_uvarint, read_uvarint_tail, skip_tags
 
-MOST_ELEMENTS = 100_000  # in all arrays of one request together
+MOST_ELEMENTS = 25_000  # in all arrays of one request together
 MOST_ELEMENTS_WITH_RECORDS = 10_000  # likewise, where the request must be read at once, for its records stay in place
 STEP_ELEMENTS = 512  # a power of two
 

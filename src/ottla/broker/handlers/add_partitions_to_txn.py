@@ -27,12 +27,13 @@ from ottla.wire.messages.add_partitions_to_txn import (
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
+    from ottla.broker.slices import Steps
 
 FIRST_VERSION_WITH_FENCING = 2
 FIRST_VERSION_OF_BROKERS = 4
 
 
-def handle(broker: Broker, request: AddPartitionsToTxnRequest, context: Context) -> AddPartitionsToTxnResponse | None:
+def handle(broker: Broker, request: AddPartitionsToTxnRequest, context: Context) -> Steps | None:
     if context.version < FIRST_VERSION_OF_BROKERS:
         _add_for_client(broker, request, context)
         return None
@@ -65,9 +66,7 @@ def _add_for_client(broker: Broker, request: AddPartitionsToTxnRequest, context:
     )
 
 
-def _add_for_broker(
-    broker: Broker, request: AddPartitionsToTxnRequest, context: Context
-) -> AddPartitionsToTxnResponse | None:
+def _add_for_broker(broker: Broker, request: AddPartitionsToTxnRequest, context: Context) -> Steps:
     response = AddPartitionsToTxnResponse(results_by_transaction=[])
     unanswered = len(request.transactions)
     if not unanswered:
@@ -85,6 +84,7 @@ def _add_for_broker(
         return answered
 
     for asked in request.transactions:
+        yield None
         done = answer(asked.transactional_id, asked.topics)
         codes = _existing(broker, asked.topics, is_for_client=False)
         if any(codes.values()):

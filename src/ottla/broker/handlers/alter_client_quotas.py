@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ottla.broker.catalog import storage_refusal
+from ottla.broker.slices import Steps, parts_of
 from ottla.controller.quotas import Alteration, Entity, altered, check_entity, entity_of, shown
 from ottla.controller.refusal import Refusal
 from ottla.controller.store import StoreUnusable
@@ -22,10 +24,23 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
 
+ALTERED_AT_ONCE = 50
 
-def handle(broker: Broker, request: AlterClientQuotasRequest, context: Context) -> AlterClientQuotasResponse:
+
+def handle(broker: Broker, request: AlterClientQuotasRequest, context: Context) -> Steps:
     entries = [(_entity(entry), entry) for entry in request.entries]
     named = Counter(entity for entity, _ in entries)
+    results: dict[Entity, EntryResult] = {}
+    for part in parts_of(entries, ALTERED_AT_ONCE):
+        results.update(_altered(broker, part, named, validate_only=request.validate_only))
+        yield None
+    return AlterClientQuotasResponse(entries=list(results.values()))
+
+
+def _altered(
+    broker: Broker, entries: Sequence[tuple[Entity, EntryData]], named: Counter[Entity], *, validate_only: bool
+) -> dict[Entity, EntryResult]:
+    """What became of some entities, which are changed all at once."""
     results: dict[Entity, EntryResult] = {}
     changed: dict[Entity, dict[str, float]] = {}
     for entity, entry in entries:
@@ -36,14 +51,14 @@ def handle(broker: Broker, request: AlterClientQuotasRequest, context: Context) 
             changed[entity] = _quotas(broker, entity, entry, is_named_twice=named[entity] > 1)
         except Refusal as refusal:
             result.error_code, result.error_message = refusal.code, refusal.message
-    if not request.validate_only:
+    if not validate_only:
         try:
             broker.stored_quotas.replace(changed)
         except StoreUnusable as error:
             failure = storage_refusal(error)
             for entity in changed:
                 results[entity].error_code, results[entity].error_message = failure.code, failure.message
-    return AlterClientQuotasResponse(entries=list(results.values()))
+    return results
 
 
 def _entity(entry: EntryData) -> Entity:

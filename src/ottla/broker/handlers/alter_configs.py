@@ -15,9 +15,10 @@ from ottla.wire.messages.alter_configs import (
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
+    from ottla.broker.slices import Steps
 
 
-def handle(broker: Broker, request: AlterConfigsRequest, context: Context) -> AlterConfigsResponse:
+def handle(broker: Broker, request: AlterConfigsRequest, context: Context) -> Steps:
     changes = [
         ResourceChange(
             resource.resource_type,
@@ -27,7 +28,7 @@ def handle(broker: Broker, request: AlterConfigsRequest, context: Context) -> Al
         )
         for resource in request.resources
     ]
-    outcomes = change_configs(broker, changes, validate_only=request.validate_only)
+    outcomes = yield from change_configs(broker, changes, validate_only=request.validate_only)
     return AlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(

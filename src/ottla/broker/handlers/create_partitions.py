@@ -15,13 +15,14 @@ from ottla.wire.messages.create_partitions import (
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
+    from ottla.broker.slices import Steps
 
 FIRST_STRICT_VERSION = 3
 
 
-def handle(broker: Broker, request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
+def handle(broker: Broker, request: CreatePartitionsRequest, context: Context) -> Steps:
     mutations = Mutations(broker, context, FIRST_STRICT_VERSION)
-    decisions = broker.catalog.create_partitions(
+    decisions = yield from broker.catalog.create_partitions(
         request.topics, validate_only=request.validate_only, charge=mutations.charge
     )
     results = []

@@ -18,13 +18,14 @@ from ottla.wire.uuids import ZERO_UUID
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
+    from ottla.broker.slices import Steps
 
 FIRST_VERSION_WITH_IDS = 6
 FIRST_STRICT_VERSION = 5
 FIRST_VERSION_WITH_DISABLED = 3
 
 
-def handle(broker: Broker, request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
+def handle(broker: Broker, request: DeleteTopicsRequest, context: Context) -> Steps:
     asked = request.topics
     if context.version < FIRST_VERSION_WITH_IDS:
         asked = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
@@ -32,7 +33,8 @@ def handle(broker: Broker, request: DeleteTopicsRequest, context: Context) -> De
         return _disabled(asked, context.version)
     mutations = Mutations(broker, context, FIRST_STRICT_VERSION)
     results = []
-    for name, topic_id, decision in broker.catalog.delete_topics(asked, charge=mutations.charge):
+    decisions = yield from broker.catalog.delete_topics(asked, charge=mutations.charge)
+    for name, topic_id, decision in decisions:
         result = DeletableTopicResult(name=name, topic_id=topic_id, error_code=0)
         if isinstance(decision, Refusal):
             result.error_code, result.error_message = decision.code, decision.message

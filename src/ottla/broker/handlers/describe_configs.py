@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.config_dynamic import is_dynamic
 from ottla.broker.config_layers import broker_settings
-from ottla.broker.slices import Steps, mapped
+from ottla.broker.slices import Steps, mapped, with_few_repeats
 from ottla.config import Described
 from ottla.controller.configs import ResourceType
 from ottla.controller.refusal import Refusal
@@ -33,38 +33,40 @@ MALFORMED = (
 
 
 def handle(broker: Broker, request: DescribeConfigsRequest, context: Context) -> Steps:
-    # As a client library asks: each resource once. Otherwise a small request could ask for very much.
-    resources = {(each.resource_type, each.resource_name): each for each in request.resources}
-    results = yield from mapped(lambda resource: _result(broker, request, resource), resources.values())
+    named = [(each.resource_type, each.resource_name, _keys(each)) for each in request.resources]
+    results = yield from mapped(lambda resource: _result(broker, request, *resource), with_few_repeats(named))
     return DescribeConfigsResponse(results=results)
 
 
+def _keys(resource: DescribeConfigsResource) -> frozenset[str]:
+    """Those that are asked for; none: all of them."""
+    return frozenset(resource.configuration_keys or ())
+
+
 def _result(
-    broker: Broker, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+    broker: Broker, request: DescribeConfigsRequest, kind: int, name: str, keys: frozenset[str]
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
         error_code=0,
         error_message="",
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
+        resource_type=kind,
+        resource_name=name,
         configs=[],
     )
     try:
-        entries = _entries(broker, resource)
+        entries = _entries(broker, kind, name)
     except Refusal as refusal:
         result.error_code, result.error_message = refusal.code, refusal.message
         return result
-    keys = set(resource.configuration_keys or ())
     result.configs = [_entry(entry, request) for entry in entries if not keys or entry.name in keys]
-    if resource.resource_type == ResourceType.BROKER:
+    if kind == ResourceType.BROKER:
         for config in result.configs:
             _mark_of_broker(config)
     return result
 
 
-def _entries(broker: Broker, resource: DescribeConfigsResource) -> list[Described]:
-    name = resource.resource_name
-    match resource.resource_type:
+def _entries(broker: Broker, kind: int, name: str) -> list[Described]:
+    match kind:
         case ResourceType.TOPIC:
             check_name(name)
             topic = broker.topics.by_name.get(name)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from ottla.broker.slices import Steps, mapped
+from ottla.broker.slices import Steps, mapped, with_few_repeats
 from ottla.controller.refusal import Refusal
 from ottla.controller.topic_names import check_name
 from ottla.log.producers import NO_OFFSET, Producer
@@ -24,22 +25,16 @@ if TYPE_CHECKING:
 
 
 def handle(broker: Broker, request: DescribeProducersRequest, context: Context) -> Steps:
-    topics = []
-    for name, indexes in _asked(request).items():
-        partitions = []
-        for index in indexes:
+    topics = [TopicResponse(name=topic.name, partitions=[]) for topic in request.topics]
+    named = [(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
+    places = [place for topic, place in zip(request.topics, topics, strict=True) for _ in topic.partition_indexes]
+    left = Counter(with_few_repeats(named))
+    for (name, index), place in zip(named, places, strict=True):
+        if left[name, index]:
+            left[name, index] -= 1
             partition = yield from _describe(broker, name, index)
-            partitions.append(partition)
-        topics.append(TopicResponse(name=name, partitions=partitions))
+            place.partitions.append(partition)
     return DescribeProducersResponse(topics=topics)
-
-
-def _asked(request: DescribeProducersRequest) -> dict[str, dict[int, None]]:
-    """Each partition once: one may have very many producers."""
-    asked: dict[str, dict[int, None]] = {}
-    for topic in request.topics:
-        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
-    return asked
 
 
 def _describe(broker: Broker, topic: str, index: int) -> Generator[None, None, PartitionResponse]:

@@ -6,6 +6,7 @@ beside the in-sync replicas, so their lists are empty.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from ottla.broker.operations import TOPIC_OPERATIONS
@@ -23,12 +24,11 @@ from ottla.wire.uuids import ZERO_UUID
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
+    from ottla.broker.slices import Steps
     from ottla.broker.topics import Topic
 
 
-def handle(
-    broker: Broker, request: DescribeTopicPartitionsRequest, context: Context
-) -> DescribeTopicPartitionsResponse:
+def handle(broker: Broker, request: DescribeTopicPartitionsRequest, context: Context) -> Steps:
     cursor = request.cursor or Cursor(topic_name="", partition_index=0)
     asked = {topic.name for topic in request.topics}
     if cursor.partition_index < 0 or (request.cursor is not None and asked and cursor.topic_name not in asked):
@@ -37,14 +37,18 @@ def handle(
         return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     limit = max(min(request.response_partition_limit, broker.settings.config.max_request_partition_size_limit), 1)
     names = sorted(name for name in asked or broker.topics.by_name if name >= cursor.topic_name)
-    return _page(broker, names, cursor, limit)
+    response = yield from _page(broker, names, cursor, limit)
+    return response
 
 
-def _page(broker: Broker, names: list[str], cursor: Cursor, left: int) -> DescribeTopicPartitionsResponse:
+def _page(
+    broker: Broker, names: list[str], cursor: Cursor, left: int
+) -> Generator[None, None, DescribeTopicPartitionsResponse]:
     """As many partitions as are `left`, and where the next page begins."""
     topics = []
     following = None
     for name in names:
+        yield
         if left == 0:
             following = Cursor(topic_name=name, partition_index=0)
             break

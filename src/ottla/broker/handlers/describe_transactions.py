@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.slices import Steps, mapped
+from ottla.broker.slices import Steps, mapped, with_few_repeats
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def handle(broker: Broker, request: DescribeTransactionsRequest, context: Context) -> Steps:
-    states = yield from mapped(lambda each: _describe(broker, each), dict.fromkeys(request.transactional_ids))
+    states = yield from mapped(lambda each: _describe(broker, each), with_few_repeats(request.transactional_ids))
     return DescribeTransactionsResponse(transaction_states=states)
 
 

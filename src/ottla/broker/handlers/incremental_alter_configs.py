@@ -15,11 +15,10 @@ from ottla.wire.messages.incremental_alter_configs import (
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
+    from ottla.broker.slices import Steps
 
 
-def handle(
-    broker: Broker, request: IncrementalAlterConfigsRequest, context: Context
-) -> IncrementalAlterConfigsResponse:
+def handle(broker: Broker, request: IncrementalAlterConfigsRequest, context: Context) -> Steps:
     changes = [
         ResourceChange(
             resource.resource_type,
@@ -28,7 +27,7 @@ def handle(
         )
         for resource in request.resources
     ]
-    outcomes = change_configs(broker, changes, validate_only=request.validate_only)
+    outcomes = yield from change_configs(broker, changes, validate_only=request.validate_only)
     return IncrementalAlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(

@@ -4,30 +4,41 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.operation import Reply
+from ottla.broker.slices import Steps, parts_of
+from ottla.coordinator.operation import Operation, Reply
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
+    from ottla.coordinator.group_machine import GroupMachine
 
+LEAVING_AT_ONCE = 500
 FIRST_VERSION_WITH_SEVERAL_MEMBERS = 3
 
 
-def handle(broker: Broker, request: LeaveGroupRequest, context: Context) -> LeaveGroupResponse | None:
+def handle(broker: Broker, request: LeaveGroupRequest, context: Context) -> Steps:
     if not request.group_id:
         return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     is_single = context.version < FIRST_VERSION_WITH_SEVERAL_MEMBERS
     leaving = [MemberIdentity(member_id=request.member_id)] if is_single else request.members
 
-    def send(response: LeaveGroupResponse) -> None:
-        if is_single and response.members:
-            response = LeaveGroupResponse(error_code=response.members[0].error_code)
-        context.reply(response)
+    parts = list(parts_of(leaving, LEAVING_AT_ONCE)) or [leaving]
 
-    reply = Reply(send, lambda code: LeaveGroupResponse(error_code=code))
-    broker.groups.submit(
-        request.group_id, reply, lambda machine, operation: machine.leave(operation, reply, request.group_id, leaving)
-    )
+    def leave(machine: GroupMachine, operation: Operation, reply: Reply, place: int) -> None:
+        machine.leave(operation, reply, request.group_id, parts[place])
+
+    def done(answers: list[LeaveGroupResponse]) -> None:
+        refused = [answer for answer in answers if answer.error_code]
+        members = [member for answer in answers for member in answer.members]
+        if refused:
+            context.reply(refused[0])  # who asks again is told of each member
+        elif is_single and members:
+            context.reply(LeaveGroupResponse(error_code=members[0].error_code))
+        else:
+            context.reply(LeaveGroupResponse(error_code=ErrorCode.NONE, members=members))
+
+    names = [request.group_id] * len(parts)
+    yield from broker.groups.submit_each(names, leave, lambda _, code: LeaveGroupResponse(error_code=code), done)
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.broker.asked_offsets import AskedOffsets
@@ -19,32 +20,64 @@ from ottla.wire.messages.offset_commit import (
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
+    from ottla.broker.slices import Steps
     from ottla.coordinator.group_machine import GroupMachine
 
 FIRST_VERSION_WITH_TOPIC_IDS = 10
 
 
-def handle(broker: Broker, request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse | None:
+def handle(broker: Broker, request: OffsetCommitRequest, context: Context) -> Steps | OffsetCommitResponse | None:
     asked = AskedOffsets()
     response = _first_answer(broker, request, asked, by_id=context.version >= FIRST_VERSION_WITH_TOPIC_IDS)
-    if not asked.offsets:
+    parts = asked.parts()
+    if not parts:
         return response
-    committer = Committer(
-        request.member_id, request.group_instance_id, request.generation_id_or_member_epoch, context.version
-    )
+    broker.metrics.commits += 1
+    unanswered = len(parts)
+
+    def answered(_part: AskedOffsets) -> None:
+        nonlocal unanswered
+        unanswered -= 1
+        if not unanswered:
+            context.reply(response)
+
+    if unanswered == 1:
+        _commit(broker, request, context.version, asked, answered)
+        return None
+    return _commit_each(broker, request, context.version, parts, answered)
+
+
+def _commit_each(
+    broker: Broker,
+    request: OffsetCommitRequest,
+    version: int,
+    parts: list[AskedOffsets],
+    answered: Callable[[AskedOffsets], None],
+) -> Steps:
+    for part in parts:
+        yield None
+        _commit(broker, request, version, part, answered)
+
+
+def _commit(
+    broker: Broker,
+    request: OffsetCommitRequest,
+    version: int,
+    asked: AskedOffsets,
+    answered: Callable[[AskedOffsets], None],
+) -> None:
+    committer = Committer(request.member_id, request.group_instance_id, request.generation_id_or_member_epoch, version)
 
     def run(machine: GroupMachine, operation: Operation) -> None:
         asked.answer(commit(machine, operation, request.group_id, committer, asked.offsets, request.retention_time_ms))
-        operation.answer(reply, response)
+        operation.answer(reply, asked)
 
-    def refusal(code: ErrorCode) -> OffsetCommitResponse:
+    def refused(code: ErrorCode) -> AskedOffsets:
         asked.answer_all(code)
-        return response
+        return asked
 
-    reply = Reply(context.reply, refusal)
-    broker.metrics.commits += 1
+    reply = Reply(answered, refused)
     broker.groups.submit(request.group_id, reply, run)
-    return None
 
 
 def _first_answer(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ottla.broker.slices import Steps, parts_of
 from ottla.coordinator.offset_removal import delete_offsets
 from ottla.coordinator.offsets import PartitionKey
 from ottla.coordinator.operation import Operation, Reply
@@ -20,37 +22,52 @@ if TYPE_CHECKING:
     from ottla.broker.dispatch import Context
     from ottla.coordinator.group_machine import GroupMachine
 
+DELETED_AT_ONCE = 500
 
-def handle(broker: Broker, request: OffsetDeleteRequest, context: Context) -> OffsetDeleteResponse | None:
+
+def handle(broker: Broker, request: OffsetDeleteRequest, context: Context) -> Steps:
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID, topics=[])
+    asked = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
+    parts = list(parts_of(list(dict.fromkeys(asked)), DELETED_AT_ONCE)) or [[]]
+    codes: dict[PartitionKey, ErrorCode] = {}
 
-    def run(machine: GroupMachine, operation: Operation) -> None:
-        operation.answer(reply, _delete(broker, machine, operation, request))
+    def delete(machine: GroupMachine, operation: Operation, reply: Reply, place: int) -> None:
+        operation.answer(reply, _delete(broker, machine, operation, request.group_id, parts[place], codes))
 
-    reply = Reply(context.reply, lambda code: OffsetDeleteResponse(error_code=code, topics=[]))
-    broker.groups.submit(request.group_id, reply, run)
+    def done(answers: list[ErrorCode]) -> None:
+        refused = [code for code in answers if code]
+        context.reply(
+            OffsetDeleteResponse(
+                error_code=refused[0] if refused else ErrorCode.NONE, topics=[] if refused else _topics(request, codes)
+            )
+        )
+
+    yield from broker.groups.submit_each([request.group_id] * len(parts), delete, lambda _, code: code, done)
     return None
 
 
 def _delete(
-    broker: Broker, machine: GroupMachine, operation: Operation, request: OffsetDeleteRequest
-) -> OffsetDeleteResponse:
-    group = machine.groups.get(request.group_id)
+    broker: Broker,
+    machine: GroupMachine,
+    operation: Operation,
+    group_id: str,
+    partitions: Sequence[PartitionKey],
+    codes: dict[PartitionKey, ErrorCode],
+) -> ErrorCode:
+    """Delete some offsets and note what became of each, unless the group as a whole keeps its own."""
+    group = machine.groups.get(group_id)
     code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_offset_delete()
     if group is None or code is not ErrorCode.NONE:
-        return OffsetDeleteResponse(error_code=code, topics=[])
-    codes: dict[PartitionKey, ErrorCode] = {}
-    there: list[PartitionKey] = []
-    for topic in request.topics:
-        for partition in topic.partitions:
-            key = topic.name, partition.partition_index
-            if broker.topics.partition(*key) is None:
-                codes[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            else:
-                there.append(key)
+        return code
+    there = [key for key in partitions if broker.topics.partition(*key) is not None]
+    codes.update(dict.fromkeys(partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     codes.update(zip(there, delete_offsets(machine, operation, group, there), strict=True))
-    topics = [
+    return ErrorCode.NONE
+
+
+def _topics(request: OffsetDeleteRequest, codes: dict[PartitionKey, ErrorCode]) -> list[OffsetDeleteResponseTopic]:
+    return [
         OffsetDeleteResponseTopic(
             name=topic.name,
             partitions=[
@@ -63,4 +80,3 @@ def _delete(
         )
         for topic in request.topics
     ]
-    return OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.broker.asked_offsets import AskedOffsets
@@ -20,6 +21,7 @@ from ottla.wire.messages.txn_offset_commit import (
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
+    from ottla.broker.slices import Steps
     from ottla.coordinator.group_machine import GroupMachine
     from ottla.coordinator.transaction_machine import PartitionCodes
 
@@ -27,49 +29,85 @@ FIRST_VERSION_WITH_ABORTABLE_ERRORS = 4
 FIRST_VERSION_WITH_TRANSACTIONS_2 = 5
 
 
-def handle(broker: Broker, request: TxnOffsetCommitRequest, context: Context) -> TxnOffsetCommitResponse | None:
+def handle(broker: Broker, request: TxnOffsetCommitRequest, context: Context) -> Steps | TxnOffsetCommitResponse | None:
     asked = AskedOffsets()
     response = _first_answer(broker, request, asked)
-    if not asked.offsets:
+    parts = asked.parts()
+    if not parts:
         return response
+    if not request.group_id:
+        asked.answer_all(ErrorCode.INVALID_GROUP_ID)
+        return response
+    unanswered = len(parts)
+
+    def answered(_part: AskedOffsets) -> None:
+        nonlocal unanswered
+        unanswered -= 1
+        if not unanswered:
+            context.reply(response)
+
+    if unanswered == 1:
+        _commit(broker, request, context.version, asked, answered)
+        return None
+    return _commit_each(broker, request, context.version, parts, answered)
+
+
+def _commit_each(
+    broker: Broker,
+    request: TxnOffsetCommitRequest,
+    version: int,
+    parts: list[AskedOffsets],
+    answered: Callable[[AskedOffsets], None],
+) -> Steps:
+    """Each part is admitted to the transaction for itself: it may end in between."""
+    for part in parts:
+        yield None
+        _commit(broker, request, version, part, answered)
+
+
+def _commit(
+    broker: Broker,
+    request: TxnOffsetCommitRequest,
+    version: int,
+    asked: AskedOffsets,
+    answered: Callable[[AskedOffsets], None],
+) -> None:
     committer = Committer(
-        request.member_id, request.group_instance_id, request.generation_id, context.version, is_transactional=True
+        request.member_id, request.group_instance_id, request.generation_id, version, is_transactional=True
     )
 
     def run(machine: GroupMachine, operation: Operation) -> None:
         codes = commit(machine, operation, request.group_id, committer, asked.offsets)
         # A consumer group's stale epoch is told in the words of older producers.
         asked.answer(ErrorCode.ILLEGAL_GENERATION if code is ErrorCode.STALE_MEMBER_EPOCH else code for code in codes)
-        operation.answer(reply, response)
+        operation.answer(reply, asked)
 
-    def refused(code: ErrorCode) -> TxnOffsetCommitResponse:
+    def refused(code: ErrorCode) -> AskedOffsets:
         asked.answer_all(code)
-        return response
+        return asked
 
-    reply = Reply(context.reply, refused)
+    reply = Reply(answered, refused)
     producer = request.producer_id, request.producer_epoch
     partition = OFFSETS_TOPIC, broker.groups.partition_of(request.group_id)
 
     def admitted(codes: PartitionCodes) -> None:
-        code = _known_code(codes[partition], context.version)
+        code = _known_code(codes[partition], version)
         if code:
             reply.refuse(code)
         else:
             broker.metrics.commits += 1
             broker.groups.submit(request.group_id, reply, run, producer)
 
-    if not request.group_id:
-        return refused(ErrorCode.INVALID_GROUP_ID)
-    adds = context.version >= FIRST_VERSION_WITH_TRANSACTIONS_2
+    adds = version >= FIRST_VERSION_WITH_TRANSACTIONS_2
     offsets = broker.topics.partition(*partition)
     if offsets is not None and offsets.log.producers.is_replaced(*producer):
-        return refused(ErrorCode.INVALID_PRODUCER_EPOCH)
+        reply.refuse(ErrorCode.INVALID_PRODUCER_EPOCH)
+        return
     takes_part = offsets is not None and offsets.log.producers.takes_part(*producer)
     if takes_part or not (adds or broker.settings.config.transaction_partition_verification_enable):
         admitted({partition: ErrorCode.NONE})
-        return None
+        return
     broker.transactions.admit(request.transactional_id, producer, [partition], adds=adds, done=admitted)
-    return None
 
 
 def _known_code(code: ErrorCode, version: int) -> ErrorCode:

@@ -1,0 +1,27 @@
+"""Asks a broker for the worst of each API, and measures how long its loop was away from everybody else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tests.limits.world import Load, World
+from tests.limits.worst import WORST
+
+
+class Measured(NamedTuple):
+    api: str
+    round_seconds: float  # of CPU time: the longest that any of its requests took
+    request: int  # which of them that was
+
+
+def measure(load: Load) -> Iterator[Measured]:
+    with World(load) as world:
+        world.fill()
+        for api, worst in WORST.items():
+            rounds = []
+            for ask in worst(world):
+                world.longest_round()  # what made the request ready does not count
+                world.ask(*ask)
+                rounds.append(world.longest_round())
+            yield Measured(api, max(rounds), rounds.index(max(rounds)) + 1)

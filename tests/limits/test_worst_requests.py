@@ -1,0 +1,19 @@
+"""The worst request of each API keeps nobody from the loop for long; and the page tells how long, for every API."""
+
+from tests.conformance.served import SERVED
+from tests.limits.measure import measure
+from tests.limits.page import read_table
+from tests.limits.world import SMALL
+from tests.limits.worst import WORST
+
+MOST_SECONDS = 0.2  # four times what docs/limits.md is about, for machines that are slower or busy
+
+
+def test_every_api_has_its_worst_requests_and_its_line_on_the_page() -> None:
+    assert set(WORST) == SERVED
+    assert set(read_table()) == SERVED
+
+
+def test_no_worst_request_keeps_the_loop() -> None:
+    slow = {row.api: row for row in measure(SMALL) if row.round_seconds > MOST_SECONDS}
+    assert not slow
