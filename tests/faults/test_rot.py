@@ -16,8 +16,9 @@ from ottla.log.segment import INDEX, LOG
 from ottla.log.topic_config import TopicConfig
 from ottla.records.batch import LENGTH_AT, read_header, stamp_offset_and_epoch
 from ottla.records.build import build_batch
-from ottla.testing.files import SimulatedFiles
+from ottla.testing.files import Crashed, Effect, SimulatedFiles
 from tests.faults.broker_process import BrokerProcess
+from tests.log.committed_reader import committed_records
 from tests.log.writing import FOLDER, append, append_batch, append_marker, new_log, served_offsets
 
 WAIT_S = 20.0
@@ -190,3 +191,82 @@ def test_a_rotten_length_that_reaches_to_a_batch_costs_no_batch_behind_it() -> N
     files.kill()
     opened = open_log(files, FOLDER, CONFIG, now_ms=0, recovery_point=5)
     assert served_offsets(opened) == [0, 2, 3, 4]
+
+
+@pytest.mark.parametrize("timestamp", [1000, -1])
+@pytest.mark.parametrize(("is_commit", "shown"), [(True, [0, 1, 3, 4, 5]), (False, [3, 4, 5])])
+def test_the_end_of_a_transaction_that_has_rotted_counts_however_often_recovery_is_cut_short(
+    timestamp: int, is_commit: bool, shown: list[int]
+) -> None:
+    for number in range(200):
+        files = SimulatedFiles()
+        log = new_log(files, CONFIG)
+        for sequence in (0, 1):
+            append(
+                log, producer_id=7, producer_epoch=0, base_sequence=sequence, is_transactional=True, timestamp=timestamp
+            )
+        position = log.active.size_bytes
+        append_marker(log, 7, is_commit=is_commit, timestamp=timestamp)
+        append(log, timestamp=timestamp)
+        log.roll(0)
+        append(log, timestamp=timestamp)
+        log.roll(0)
+        if not is_commit:  # who is told of the abort must not miss what the same producer writes after it
+            append(log, producer_id=7, producer_epoch=0, base_sequence=2, is_transactional=True, timestamp=timestamp)
+            append_marker(log, 7, is_commit=True, timestamp=timestamp)
+        else:
+            append(log, timestamp=timestamp)
+        log.close(0)
+        files.flip_bit(log.segments[0].path(LOG), position + 62, 1)
+        files.remove(log.segments[0].path(INDEX))
+        files.kill()
+        files.arm(files.operation_count + 1 + number, Effect.CRASH)
+        is_cut_short = False
+        try:
+            open_log(files, FOLDER, CONFIG, now_ms=0, recovery_point=log.end_offset)
+        except Crashed:
+            is_cut_short = True
+        for _ in range(2):
+            files.kill()
+            opened = open_log(files, FOLDER, CONFIG, now_ms=0, recovery_point=log.end_offset)
+            opened.advance_high_watermark(opened.end_offset)
+            assert opened.last_stable_offset == log.end_offset
+            assert [record.offset for record in committed_records(opened, 0)] == shown
+        if not is_cut_short:
+            return
+    raise AssertionError("the recovery has no end")
+
+
+def test_an_aborted_transaction_stays_hidden_where_something_else_has_rotted() -> None:
+    """Also where a segment is so short, and has no times, that it needs no index."""
+    files = SimulatedFiles()
+    log = new_log(files, CONFIG)
+    append(log, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True, timestamp=-1)
+    append_marker(log, 7, is_commit=False, timestamp=-1)
+    position = log.active.size_bytes
+    append(log, timestamp=-1)
+    append(log, timestamp=-1)
+    log.roll(0)
+    append(log, timestamp=-1)
+    log.close(0)
+    files.flip_bit(log.segments[0].path(LOG), position + 62, 1)
+    files.remove(log.segments[0].path(INDEX))
+    files.kill()
+    opened = open_log(files, FOLDER, CONFIG, now_ms=0, recovery_point=log.end_offset)
+    opened.advance_high_watermark(opened.end_offset)
+    assert [record.offset for record in committed_records(opened, 0)] == [3, 4]
+
+
+def test_what_rots_later_at_the_same_place_is_kept_beside_what_rotted_before() -> None:
+    files = SimulatedFiles()
+    log = new_log(files, CONFIG)
+    for number in range(4):
+        append(log, [b"value %d" % number])
+    log.flush(0)
+    path, size = log.active.path(LOG), log.active.size_bytes // 4
+    for _ in range(2):
+        files.flip_bit(path, size + 62, 1)
+        files.kill()
+        open_log(files, FOLDER, CONFIG, now_ms=0, recovery_point=4)
+    kept = [files.read_all(f"{FOLDER}/{name}") for name in files.sizes(FOLDER) if name.endswith(".rotten")]
+    assert [read_header(contents).base_offset for contents in kept] == [1, 2]

@@ -75,9 +75,11 @@ class AbortedIndex:
 
     @classmethod
     def load(cls, files: Files, path: str) -> AbortedIndex:
-        """What the file says. One that says what cannot be has no entries and is not sound."""
+        """What the file says, if it is there. One that says what cannot be has no entries and is not sound."""
         try:
             return cls(files, path, unpack_entries(files.read_all(path)))
+        except FileNotFoundError:
+            return cls(files, path)
         except CorruptLog:
             index = cls(files, path)
             index.is_sound = False

@@ -11,21 +11,23 @@ from __future__ import annotations
 import dataclasses
 from contextlib import suppress
 
+from ottla.log.aborted import AbortedIndex
 from ottla.log.checkpoint import LEADER_EPOCHS
 from ottla.log.earlier_batches import SUFFIX as EARLIER
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.errors import CorruptLog
-from ottla.log.files import Buffer, Files
+from ottla.log.files import Files
 from ottla.log.log import Log
 from ottla.log.producers import Producers
 from ottla.log.replay import rebuild_producers, replay
 from ottla.log.resume import resume_at
-from ottla.log.rot import Place, Rot, RotSearch, cut_out, without_records
+from ottla.log.rot import Place, Rot, RotSearch, cut_out, with_ends, without_records
 from ottla.log.scan import NOWHERE, Fault, SegmentScan
-from ottla.log.segment import CLEANED, DELETED, LOG, SWAP, Segment
+from ottla.log.segment import ABORTED_INDEX, CLEANED, DELETED, LOG, SWAP, Segment
 from ottla.log.snapshot import SUFFIX as SNAPSHOT
 from ottla.log.snapshot import Snapshots, unpack_snapshot
 from ottla.log.topic_config import TopicConfig
+from ottla.records.batch import whole_batches
 
 ASIDE = ".aside"
 
@@ -155,6 +157,7 @@ class _Opening:
         self.epochs: LeaderEpochs | None = None
         self._known_epochs: list[tuple[int, int]] = []  # before anything was read
         self._is_searched = False  # for rot
+        self._searched_from = 0  # which segment
         self._cut_out: set[int] = set()  # the segments that some was cut out of
         self._sound_again_at = 0  # where the log goes on behind the last of it
         self._later_snapshots: dict[int, bytes] = {}
@@ -222,14 +225,15 @@ class _Opening:
 
     def scan(self, log: Log, recovery_point: int) -> None:
         """Read and check every batch from the segment of the recovery point on, and remake what follows from it."""
-        first = self._first_to_scan(log, recovery_point)
+        first = self._searched_from if self._is_searched else self._first_to_scan(log, recovery_point)
         position, next_offset = self._resume(log, self.segments[first], recovery_point)
         if not self._is_searched:
             self._known_epochs = list(log.epochs.entries)
         log.epochs.forget_from(next_offset)
         leader_epoch = log.epochs.latest
         self._keep_later_snapshots(log, next_offset, recovery_point)
-        log.snapshots.remove(lambda taken: taken > next_offset)
+        log.snapshots.remove(lambda taken: taken > next_offset and taken not in self._later_snapshots)
+        log.snapshots.set_aside(lambda taken: taken > next_offset)
         rebuild_producers(log, next_offset)
         # What is on the disk may have been compacted in a time when the topic was, or have lost what had rotted. Behind
         # that, only what was copied from a compacted log has gaps.
@@ -246,9 +250,10 @@ class _Opening:
             )
             self._remake(log, segment, scan)
             if scan.fault is not None and start.next_offset < recovery_point and not self._is_searched:
-                self._cut_out_rot(first, start, recovery_point)
+                self._cut_out_rot(log, first, start, recovery_point)
                 self.scan(log, recovery_point)
                 return
+            segment.aborted.replace_stale()
             position = 0
             next_offset, leader_epoch = max(scan.next_offset, next_offset), scan.leader_epoch
             if scan.fault is not None:
@@ -263,20 +268,32 @@ class _Opening:
             log.epochs.write(durable=True)  # some may lie before the recovery point
         log.end_offset = next_offset
         log.recovery_point = min(recovery_point, next_offset)
+        log.snapshots.forget_aside()
 
     def _seal(self, log: Log, segment: Segment, following: int, recovery_point: int) -> None:
         """Bring what was made again of a segment into its files, and the producers as of the next."""
         segment.write_indexes()
         if following < recovery_point:
             segment.sync()  # no flush will come to it any more
-        if segment.base_offset in self._cut_out and following in self._later_snapshots:
-            # It knows of what was cut out, such as the end of a transaction.
-            with suppress(CorruptLog):
-                known = unpack_snapshot(self._later_snapshots[following])
-                log.producers.clear()
-                for producer_id, producer in known:
-                    log.producers.restore(producer_id, producer)
-        log.snapshots.take(following, log.producers)
+        self._believe_snapshot(log, following)
+        log.snapshots.take(following, log.producers, durable=segment.base_offset in self._cut_out)
+
+    def _believe_snapshot(self, log: Log, offset: int) -> None:
+        """Only a snapshot from before knows the end of a transaction that was cut out, now or long ago."""
+        with suppress(CorruptLog, KeyError):
+            known = unpack_snapshot(self._later_snapshots[offset])
+            open_then = {(producer_id, producer.transaction_start) for producer_id, producer in known}
+            for producer_id, producer in log.producers.by_id.items():
+                if (
+                    producer.transaction_start is not None
+                    and (producer_id, producer.transaction_start) not in open_then
+                ):
+                    break
+            else:
+                return
+            log.producers.clear()
+            for producer_id, producer in known:
+                log.producers.restore(producer_id, producer)
 
     # Rot
 
@@ -288,9 +305,12 @@ class _Opening:
                 with suppress(FileNotFoundError):
                     self._later_snapshots[taken] = self.files.read_all(log.snapshots.path(taken))
 
-    def _cut_out_rot(self, first: int, place: Place, recovery_point: int) -> None:
+    def _cut_out_rot(self, log: Log, first: int, place: Place, recovery_point: int) -> None:
         """A scan ended at bytes that were on the disk: cut those out, and all others of that kind."""
-        self._is_searched = True
+        self._is_searched, self._searched_from = True, first
+        for taken in self._later_snapshots:  # nothing else will tell of the ends that are cut out
+            self.files.sync_path(log.snapshots.path(taken))
+        producer_epochs = {producer_id: producer.epoch for producer_id, producer in log.producers.by_id.items()}
         for number in range(first, len(self.segments)):
             segment = self.segments[number]
             if segment.base_offset >= recovery_point:
@@ -301,18 +321,24 @@ class _Opening:
             if search.found:
                 self._cut_out.add(segment.base_offset)
                 self._note_rot(segment, search.found)
-                cut_out(
-                    self.files, self.folder, segment, search.found, self._at_the_end(number, search, recovery_point)
+                aborted = AbortedIndex.load(self.files, segment.path(ABORTED_INDEX)).entries
+                found = with_ends(
+                    segment, place, search.found, min(end_offset, recovery_point), aborted, producer_epochs
                 )
+                cut_out(self.files, self.folder, segment, self._with_end(number, search, found, recovery_point))
             self._sound_again_at = max(self._sound_again_at, search.sound_again_at)
             place = search.place._replace(position=0)
 
-    def _at_the_end(self, number: int, search: RotSearch, recovery_point: int) -> Buffer:
-        """What keeps the offsets of what was cut out at the very end of the log; nothing where it was not there."""
+    def _with_end(self, number: int, search: RotSearch, found: list[Rot], recovery_point: int) -> list[Rot]:
+        """What was found, with what keeps its offsets in the place of the last if that was the end of the log."""
         next_offset, is_last = search.place.next_offset, number + 1 == len(self.segments)
-        if not is_last or next_offset >= recovery_point or search.found[-1].end_position < search.place.position:
-            return b""
-        return without_records(next_offset, recovery_point, search.place.leader_epoch)
+        last = found[-1]
+        if last.in_place:
+            next_offset = max(header.next_offset for _, header in whole_batches(last.in_place))
+        if not is_last or next_offset >= recovery_point or last.end_position < search.place.position:
+            return found
+        filler = without_records(next_offset, recovery_point, max(search.place.leader_epoch, 0))
+        return [*found[:-1], last._replace(in_place=bytes(last.in_place) + bytes(filler))]
 
     def _beginning_of(self, number: int) -> tuple[int, int]:
         """With which offset and leader epoch a segment begins; none that could be too high where that is not known."""
@@ -354,6 +380,8 @@ class _Opening:
         A snapshot of the producers within a segment was written when all before it was on the disk, with its indexes
         and epochs. If the recovery point was known to be as far, there it is.
         """
+        if self._is_searched and segment.base_offset in self._cut_out:
+            return 0, segment.base_offset  # what the indexes knew is forgotten
         bases = {each.base_offset for each in self.segments}
         taken = [each for each in log.snapshots.offsets if segment.base_offset < each <= recovery_point]
         if taken and taken[-1] not in bases and self.epochs is not None:
@@ -386,7 +414,6 @@ class _Opening:
                 completed = replay(log, segment, position, header)
                 if completed is not None and completed.aborted:
                     log.note_aborted(segment, completed)
-        segment.aborted.replace_stale()
         self.recovered.scanned_bytes += scan.position
 
     def _cut(self, segment: Segment, fault: Fault, next_offset: int) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ottla.log.aborted import AbortedTransaction
 from ottla.log.files import Buffer, File, Files
 from ottla.log.scan import Fault, SegmentScan
 from ottla.log.segment import CLEANED, LOG, SCAN_BYTES, Segment
@@ -25,7 +26,7 @@ from ottla.records.batch import (
     BatchHeader,
     read_header,
 )
-from ottla.records.build import build_batch
+from ottla.records.build import ControlMarker, build_batch, build_marker
 from ottla.records.checksum import crc32c
 from ottla.records.retain import empty_batch
 
@@ -45,6 +46,7 @@ class Rot(NamedTuple):
     end_position: int
     first_offset: int  # the first that is missing
     reason: str
+    in_place: Buffer = b""  # what comes there instead
 
 
 class RotSearch:
@@ -170,11 +172,57 @@ def _candidates(chunk: bytes) -> Iterator[int]:
         at = chunk.find(MAGIC, at + 1)
 
 
-def cut_out(files: Files, folder: str, segment: Segment, found: list[Rot], in_place: Buffer = b"") -> None:
-    """Write the segment anew without what is bad. Its indexes go: they point to where things were.
+def with_ends(
+    segment: Segment,
+    place: Place,
+    found: list[Rot],
+    end_offset: int,
+    aborted: list[AbortedTransaction],
+    producer_epochs: dict[int, int],
+) -> list[Rot]:
+    """What was found, with a marker in the place of each that is known to have ended an aborted transaction.
 
-    `in_place`: what comes at the end, in the place of the last that was cut out.
+    Without it those who read what is committed would be shown the records of that transaction; or, told of it, pass
+    over the next one of its producer, too. `place`: where the search began. `producer_epochs`: as of there.
     """
+    waiting: int | None = None  # the first of those that no sound batch follows yet
+    found, position = list(found), place.position
+
+    def settle(following: int) -> None:
+        if waiting is None:
+            return
+        markers = bytearray()
+        for entry in sorted(aborted, key=lambda entry: entry.last_offset):
+            if place.next_offset <= entry.last_offset < following:
+                markers += build_marker(
+                    ControlMarker(is_commit=False, coordinator_epoch=0),
+                    producer_id=entry.producer_id,
+                    producer_epoch=producer_epochs.get(entry.producer_id, 0),
+                    timestamp=NO_TIMESTAMP,
+                    base_offset=entry.last_offset,
+                    leader_epoch=max(place.leader_epoch, 0),
+                )
+        found[waiting] = found[waiting]._replace(in_place=markers)
+
+    for number, end in enumerate([*(rot.position for rot in found), segment.size_bytes]):
+        for at, header, _ in SegmentScan(
+            segment, position=position, next_offset=place.next_offset, leader_epoch=place.leader_epoch
+        ):
+            if at >= end:
+                break
+            settle(header.base_offset)
+            waiting = None
+            place = Place(at + header.size, header.next_offset, header.leader_epoch)
+            producer_epochs[header.producer_id] = header.producer_epoch
+        if number < len(found):
+            waiting = number if waiting is None else waiting
+            position = found[number].end_position
+    settle(end_offset)
+    return found
+
+
+def cut_out(files: Files, folder: str, segment: Segment, found: list[Rot]) -> None:
+    """Write the segment anew without what is bad. Its indexes go: they point to where things were."""
     path = segment.path(LOG)
     cleaned = path + CLEANED
     files.remove(cleaned)
@@ -182,20 +230,38 @@ def cut_out(files: Files, folder: str, segment: Segment, found: list[Rot], in_pl
     position = 0
     for rot in found:
         _copy(segment.file, position, rot.position, target)
-        kept = f"{path}.{rot.position}{ROTTEN}"
-        files.remove(kept)
-        aside = files.open(kept)
-        _copy(segment.file, rot.position, rot.end_position, aside)
-        aside.sync()
+        _put_aside(files, segment, rot)
+        target.append(rot.in_place)
         position = rot.end_position
     _copy(segment.file, position, segment.size_bytes, target)
-    target.append(in_place)
     target.sync()
     segment.forget_indexes()
     files.sync_folder(folder)
     files.rename(cleaned, path)
     files.sync_folder(folder)
     segment.rewritten(target.size_bytes)
+
+
+def _put_aside(files: Files, segment: Segment, rot: Rot) -> None:
+    """Keep what is bad in a file of its own; what an earlier rot has left at that position stays, too."""
+    stem, number = f"{segment.path(LOG)}.{rot.position}", 0
+    while files.exists(kept := f"{stem}{f'.{number}' if number else ''}{ROTTEN}"):
+        if _is_copy(files.open(kept), segment.file, rot):
+            return  # by a recovery that was cut short
+        number += 1
+    aside = files.open(kept)
+    _copy(segment.file, rot.position, rot.end_position, aside)
+    aside.sync()
+
+
+def _is_copy(aside: File, source: File, rot: Rot) -> bool:
+    if aside.size_bytes != rot.end_position - rot.position:
+        return False
+    return all(
+        aside.read(position - rot.position, SCAN_BYTES)
+        == source.read(position, min(SCAN_BYTES, rot.end_position - position))
+        for position in range(rot.position, rot.end_position, SCAN_BYTES)
+    )
 
 
 def without_records(first_offset: int, end_offset: int, leader_epoch: int) -> Buffer:

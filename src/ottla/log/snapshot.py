@@ -77,7 +77,7 @@ class Snapshots:
     They are not synced: one that was torn is seen by its checksum.
     """
 
-    __slots__ = ("_files", "_folder", "_with_earlier", "offsets")
+    __slots__ = ("_aside", "_files", "_folder", "_with_earlier", "offsets")
 
     def __init__(
         self, files: Files, folder: str, offsets: Iterable[int] = (), with_earlier: Iterable[int] = ()
@@ -87,6 +87,7 @@ class Snapshots:
         self._folder = folder
         self._with_earlier = set(with_earlier)
         self.offsets = sorted(offsets)
+        self._aside: set[int] = set()  # there, but not to be gone by
 
     def path(self, offset: int, suffix: str = SUFFIX) -> str:
         return f"{self._folder}/{offset:020d}{suffix}"
@@ -98,11 +99,11 @@ class Snapshots:
         files = {} if earlier is None else {self.path(offset, EARLIER): earlier}
         return files | {self.path(offset): snapshot}
 
-    def take(self, offset: int, producers: Producers) -> None:
+    def take(self, offset: int, producers: Producers, *, durable: bool = False) -> None:
         """Keep the producers as of `offset`, the end of the log."""
         if not self.offsets or self.offsets[-1] < offset:
             for path, data in self.contents(offset, producers).items():
-                self._files.replace(path, data, durable=False)
+                self._files.replace(path, data, durable=durable)
             self._note(offset, with_earlier=_has_earlier(producers))
 
     def prepare(self, producers: Producers) -> None:
@@ -119,6 +120,18 @@ class Snapshots:
             self._files.rename(f"{self._folder}/{PREPARED_EARLIER}", self.path(offset, EARLIER))
         self._files.rename(f"{self._folder}/{PREPARED}", self.path(offset))
         self._note(offset, with_earlier=_has_earlier(producers))
+
+    def set_aside(self, which: Callable[[int], bool]) -> None:
+        """Go on as if those were not there, until others are taken in their place."""
+        self._aside.update(filter(which, self.offsets))
+        self.offsets = [offset for offset in self.offsets if not which(offset)]
+
+    def forget_aside(self) -> None:
+        """Remove those that no other has taken the place of."""
+        gone = self._aside.difference(self.offsets)
+        self.offsets = sorted(gone.union(self.offsets))
+        self.remove(lambda offset: offset in gone)
+        self._aside.clear()
 
     def _note(self, offset: int, *, with_earlier: bool) -> None:
         self.offsets = sorted({*self.offsets, offset})
