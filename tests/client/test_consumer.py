@@ -189,16 +189,3 @@ def test_a_refused_commit_skips_nothing_at_most_once(broker: LocalBroker) -> Non
         with pytest.raises(ServerError):
             next(iter(consumer))
         assert next(iter(consumer)).value == b"one"
-
-
-def test_what_is_fetched_ahead_is_bounded(broker: LocalBroker) -> None:
-    broker.topic("many", partitions=20)
-    for index in range(20):
-        broker.put("many", *([bytes(10_000)] * 20), partition=index)
-    with Consumer(broker.bootstrap, "many", group="g", partition_bytes=100_000, buffer_bytes=500_000) as consumer:
-        seen = {0}
-        for message in consumer:
-            seen.add(message.partition)
-            assert consumer.statistics().held_bytes <= 750_000
-            if len(seen) == 20:
-                break

@@ -460,3 +460,36 @@ def test_a_bug_in_the_background_is_told_and_not_waited_for(monkeypatch: pytest.
                     await read(one, 1)
 
         world.run(main(), most_seconds=60)
+
+
+# Memory.
+
+
+@pytest.mark.parametrize(("partitions", "partition_bytes"), [(1, 100_000), (50, 15_000)])
+def test_what_is_held_stays_within_buffer_bytes_and_every_partition_has_its_turn(
+    partitions: int, partition_bytes: int
+) -> None:
+    """One batch may be over it: a broker gives the first whole, however little was asked for."""
+    batch_bytes, buffer_bytes = 10_000, 200_000
+    records = 150 // partitions
+    with World() as world:
+        world.create_topic(TOPIC, partitions=partitions)
+        for index in range(partitions):
+            for _ in range(records):
+                world.put(TOPIC, bytes(batch_bytes), partition=index)
+        held: list[int] = []
+
+        async def main() -> None:
+            async with consumer(world, partition_bytes=partition_bytes, buffer_bytes=buffer_bytes) as one:
+                world.event_loop.before_step = lambda: held.append(one.statistics().held_bytes)
+                seen: list[int] = []
+                async for message in one:
+                    seen.append(message.partition)
+                    await asyncio.sleep(0.01)  # slow: what is fetched ahead piles up
+                    if len(seen) == partitions * records:
+                        break
+                world.event_loop.before_step = None
+                assert len(set(seen[: len(seen) // 2])) == partitions
+
+        world.run(main())
+        assert buffer_bytes // 2 < max(held) <= buffer_bytes + batch_bytes
