@@ -121,6 +121,27 @@ def test_commits_by_the_clock_never_go_back() -> None:
 
 
 @both_protocols
+def test_who_is_told_of_partitions_finds_their_positions(protocol: dict[str, Any]) -> None:
+    with World() as world:
+        world.create_topic(TOPIC)
+        world.put(TOPIC, b"one")
+        world.faults.error("OffsetFetch", "COORDINATOR_LOAD_IN_PROGRESS", times=3)
+        found: list[int] = []
+
+        async def main() -> None:
+            def told(given: list[TopicPartition]) -> None:
+                found.extend(one.position(partition) for partition in given)
+
+            one = consumer(world, on_assigned=told, **protocol)
+            async with one:
+                while not found:
+                    await one.poll(100)
+
+        world.run(main(), most_seconds=60)
+        assert found == [0]
+
+
+@both_protocols
 @pytest.mark.parametrize(
     "code", ["COORDINATOR_LOAD_IN_PROGRESS", "UNSTABLE_OFFSET_COMMIT", "GROUP_AUTHORIZATION_FAILED"]
 )

@@ -31,6 +31,8 @@ from ottla.client.network.connection import Connection
 from ottla.client.offsets import Position, find_offsets
 
 DEFAULT_WAIT_MS = 500
+MOST_LOCATING_SECONDS = 10.0
+"""For how long the user is not told of partitions, because it is not known where to begin."""
 AT_MOST_ONCE_RECORDS = 500
 """How many records are committed together before they are handed out."""
 
@@ -48,6 +50,7 @@ class ConsumerCore:
         self._member: Member | None = None
         self._telling: Change | None = None
         self._is_told = False
+        self._tell_by = 0.0
         self._out: HandOut | None = None
         self._out_turns = count(1)
         self._marks: tuple[int, ...] = ()
@@ -283,10 +286,10 @@ class ConsumerCore:
             self._member.polled()
             if self._telling is None:
                 self._telling, self._is_told = self._member.take_pending(), False
+                self._tell_by = self._loop.time() + MOST_LOCATING_SECONDS
             if self._telling is not None:
-                await self._prepare(self._telling, deadline)
-                self._is_told = True
-                return self._telling
+                self._is_told = await self._prepare(self._telling, deadline)
+                return self._telling if self._is_told else None
         entries = self._ready()
         if entries and self._options.delivery == "at-most-once":
             entries = await self._committed_first(entries)
@@ -454,8 +457,8 @@ class ConsumerCore:
             self._polled_at = self._loop.time()
         return (self._loop.time() - self._polled_at) * 1000 > self._options.member.max_poll_interval_ms
 
-    async def _prepare(self, change: Change, deadline: float | None) -> None:
-        """Before the user is told. May be done again, if it was cancelled."""
+    async def _prepare(self, change: Change, deadline: float | None) -> bool:
+        """Before the user is told; whether that can be now. May be done again, if it was cancelled."""
         if change.revoked and self._options.auto_commit_ms:
             try:
                 await self._committer.commit_finished(change.revoked)
@@ -463,15 +466,28 @@ class ConsumerCore:
                 logger.warning(
                     "group %s: offsets of what is given up were not committed: %s", self._options.group, error
                 )
-        if change.assigned:
-            for one in sorted(change.assigned):
-                self.positions.setdefault(one, PartitionPosition(one))
-            # One attempt to find where they begin, for who is told may want to know. It goes on in the background.
-            try:
-                async with asyncio.timeout_at(deadline):
+        for one in sorted(change.assigned):
+            self.positions.setdefault(one, PartitionPosition(one))
+        return await self._located_by(change.assigned, deadline)
+
+    def _has(self, place: PartitionPosition) -> bool:
+        return self.positions.get(place.topic_partition) is place
+
+    async def _located_by(self, assigned: Iterable[TopicPartition], deadline: float | None) -> bool:
+        """Find where they begin, for who is told of them may ask. False if there was no time for that now.
+
+        Not for ever: one may be of a topic that is gone, and only the next change says so.
+        """
+        end = self._tell_by if deadline is None else min(deadline, self._tell_by)
+        places = [self.positions[one] for one in assigned]
+        try:
+            async with asyncio.timeout_at(end):
+                while any(not place.is_ready and self._has(place) for place in places):
                     await self._starts.until_round_over()
-            except TimeoutError:
-                pass
+                    self._raise_errors()
+        except TimeoutError:
+            return end == self._tell_by
+        return True
 
     def _finish(self, change: Change) -> None:
         """After the user was told."""
