@@ -401,3 +401,23 @@ def test_a_recovery_that_is_cut_short_forgets_no_abort() -> None:
         if not is_cut_short:
             return
     raise AssertionError("the recovery has no end")
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_the_aborts_of_a_segment_whose_file_of_them_is_torn_are_found_again(clean: bool) -> None:
+    files = SimulatedFiles()
+    log = new_log(files)
+    for sequence in (0, 1):
+        append(log, producer_id=7, producer_epoch=0, base_sequence=sequence, is_transactional=True)
+        append_marker(log, 7, is_commit=False)
+    log.roll(0)
+    append(log)
+    log.close(0)
+    known = log.aborted_transactions(0, log.end_offset)
+    assert len(known) == 2
+    torn = files.read_all(path(0, ABORTED_INDEX))[:-1]
+    files.remove(path(0, ABORTED_INDEX))
+    files.open(path(0, ABORTED_INDEX)).append(torn)
+    files.kill()
+    opened = open_log(files, FOLDER, SMALL, now_ms=0, recovery_point=log.end_offset, clean=clean)
+    assert opened.aborted_transactions(0, opened.end_offset) == known

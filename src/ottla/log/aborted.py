@@ -75,15 +75,18 @@ class AbortedIndex:
 
     @classmethod
     def load(cls, files: Files, path: str) -> AbortedIndex:
-        """What the file says, if it is there. One that says what cannot be has no entries and is not sound."""
+        """What the file says, if it is there. One that is torn or cannot be is not sound, and has no entries."""
         try:
-            return cls(files, path, unpack_entries(files.read_all(path)))
+            data = files.read_all(path)
+            if len(data) % ENTRY.size == 0:
+                return cls(files, path, unpack_entries(data))
         except FileNotFoundError:
             return cls(files, path)
         except CorruptLog:
-            index = cls(files, path)
-            index.is_sound = False
-            return index
+            pass
+        index = cls(files, path)
+        index.is_sound = False
+        return index
 
     def append(self, entry: AbortedTransaction) -> None:
         self.entries.append(entry)
