@@ -4,8 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+import ottla.testing
 from ottla.broker.handlers import alter_client_quotas, describe_client_quotas
+from ottla.client import Admin
 from ottla.wire.messages import alter_client_quotas as altering
 from ottla.wire.messages import describe_client_quotas as describing
 from tests.broker.opened_broker import OpenBroker
@@ -129,3 +132,10 @@ def test_a_filter_that_cannot_be_is_told(opened: OpenBroker) -> None:
     request = describing.DescribeClientQuotasRequest(components=[component], strict=False)
     answer = opened.ask(describe_client_quotas, request)
     assert (answer.error_code, answer.error_message, answer.entries) == (35, "Unsupported entity type foo", None)
+
+
+def test_who_owes_years_of_creations_is_answered() -> None:
+    with ottla.testing.broker() as broker, Admin(f"{broker.host}:{broker.port}") as admin:
+        admin.alter_quotas({"client-id": "eager"}, {"controller_mutation_rate": 1e-6})
+        eager = AdminClient({"bootstrap.servers": f"{broker.host}:{broker.port}", "client.id": "eager", "log_level": 0})
+        eager.create_topics([NewTopic("many", 10, 1)])["many"].result(20)

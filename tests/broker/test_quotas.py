@@ -157,3 +157,14 @@ def test_who_is_idle_for_an_hour_is_forgotten() -> None:
         quotas.charge_mutations(f"client-{number}", 1, 0)
     quotas.charge(PRODUCER_BYTE_RATE, "late", 1, FORGOTTEN_AFTER_MS + 1)
     assert quotas.known == 1
+
+
+def test_no_wait_is_longer_than_a_reply_can_tell() -> None:
+    bucket = TokenBucket(burst_seconds=10)
+    bucket.take(10_000, 0.001, 0)
+    assert bucket.throttle_ms(0.001, 0) == 2**31 - 1
+    bucket.take(1, 1e-310, 0)
+    assert bucket.throttle_ms(1e-310, 0) == 2**31 - 1
+    rate = Rate(count=2**31 - 1, window_ms=1000)
+    rate.record(1 << 62, 0)
+    assert rate.throttle_ms(1e-310, 0) == 2**31 - 1

@@ -25,6 +25,7 @@ ANONYMOUS = "ANONYMOUS"  # the user of every connection, for nobody logs in
 WINDOWS = 11
 WINDOW_MS = 1000
 FORGOTTEN_AFTER_MS = 3_600_000
+LONGEST_THROTTLE_MS = 2**31 - 1  # as a reply can tell it
 FORGET_INTERVAL_MS = 60_000
 
 
@@ -49,11 +50,11 @@ class Rate:
 
     @property
     def most_throttle_ms(self) -> int:
-        return self._count * self._window_ms
+        return min(self._count * self._window_ms, LONGEST_THROTTLE_MS)
 
     def _forget(self, now_ms: int) -> None:
         windows = self._windows
-        while windows and now_ms - windows[0][0] >= self.most_throttle_ms:
+        while windows and now_ms - windows[0][0] >= self._count * self._window_ms:
             self.total -= windows.popleft()[1]
 
     def span_ms(self, now_ms: int) -> float:
@@ -71,7 +72,7 @@ class Rate:
             return 0
         if quota <= 0:
             return self.most_throttle_ms
-        return min(round((rate - quota) / quota * span_ms), self.most_throttle_ms)
+        return round(min((rate - quota) / quota * span_ms, self.most_throttle_ms))
 
 
 class TokenBucket:
@@ -90,9 +91,9 @@ class TokenBucket:
         self._tokens -= amount
 
     def throttle_ms(self, quota: float, now_ms: int) -> int:
-        """How long until the debt is paid."""
+        """How long until the debt is paid, which may be years."""
         tokens = self._fill(quota, now_ms)
-        return round(-tokens / quota * 1000) if tokens < 0 else 0
+        return round(min(-tokens / quota * 1000, LONGEST_THROTTLE_MS)) if tokens < 0 else 0
 
     def _fill(self, quota: float, now_ms: int) -> float:
         most = quota * self._burst_seconds
