@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.coordinator.offset_commit import OffsetToCommit
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from ottla.broker.slices import Steps
     from ottla.broker.topics import Topic
     from ottla.wire.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitResponsePartition
     from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequestPartition, TxnOffsetCommitResponsePartition
 
     Asked: TypeAlias = OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition
     Answer: TypeAlias = OffsetCommitResponsePartition | TxnOffsetCommitResponsePartition
+    Commit: TypeAlias = Callable[["AskedOffsets", Callable[["AskedOffsets"], None]], None]
 
 
 COMMITTED_AT_ONCE = 500
@@ -27,10 +29,33 @@ class AskedOffsets:
         self.offsets: list[OffsetToCommit] = []
         self._answers: list[Answer] = []  # those of the offsets
 
-    def parts(self) -> list[AskedOffsets]:
-        """As many as are committed together. Each part is decided on, written and answered for itself."""
+    def commit_in_parts(self, commit: Commit, done: Callable[[], None]) -> Steps | None:
+        """Commit them, of very many some at a time; `done` is called when each part is answered.
+
+        A part is decided on and written for itself: what a transaction admits may have ended before the next.
+        """
+        parts = self._parts()
+        unanswered = len(parts)
+
+        def answered(_part: AskedOffsets) -> None:
+            nonlocal unanswered
+            unanswered -= 1
+            if not unanswered:
+                done()
+
+        def steps() -> Steps:
+            for part in parts:
+                yield None
+                commit(part, answered)
+
+        if unanswered > 1:
+            return steps()
+        commit(self, answered)
+        return None
+
+    def _parts(self) -> list[AskedOffsets]:
         if len(self.offsets) <= COMMITTED_AT_ONCE:
-            return [self] if self.offsets else []
+            return [self]
         parts = []
         for start in range(0, len(self.offsets), COMMITTED_AT_ONCE):
             parts.append(part := AskedOffsets())

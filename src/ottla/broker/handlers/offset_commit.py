@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -29,34 +30,11 @@ FIRST_VERSION_WITH_TOPIC_IDS = 10
 def handle(broker: Broker, request: OffsetCommitRequest, context: Context) -> Steps | OffsetCommitResponse | None:
     asked = AskedOffsets()
     response = _first_answer(broker, request, asked, by_id=context.version >= FIRST_VERSION_WITH_TOPIC_IDS)
-    parts = asked.parts()
-    if not parts:
+    if not asked.offsets:
         return response
     broker.metrics.commits += 1
-    unanswered = len(parts)
-
-    def answered(_part: AskedOffsets) -> None:
-        nonlocal unanswered
-        unanswered -= 1
-        if not unanswered:
-            context.reply(response)
-
-    if unanswered == 1:
-        _commit(broker, request, context.version, asked, answered)
-        return None
-    return _commit_each(broker, request, context.version, parts, answered)
-
-
-def _commit_each(
-    broker: Broker,
-    request: OffsetCommitRequest,
-    version: int,
-    parts: list[AskedOffsets],
-    answered: Callable[[AskedOffsets], None],
-) -> Steps:
-    for part in parts:
-        yield None
-        _commit(broker, request, version, part, answered)
+    commit_part = functools.partial(_commit, broker, request, context.version)
+    return asked.commit_in_parts(commit_part, lambda: context.reply(response))
 
 
 def _commit(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -32,37 +33,13 @@ FIRST_VERSION_WITH_TRANSACTIONS_2 = 5
 def handle(broker: Broker, request: TxnOffsetCommitRequest, context: Context) -> Steps | TxnOffsetCommitResponse | None:
     asked = AskedOffsets()
     response = _first_answer(broker, request, asked)
-    parts = asked.parts()
-    if not parts:
+    if not asked.offsets:
         return response
     if not request.group_id:
         asked.answer_all(ErrorCode.INVALID_GROUP_ID)
         return response
-    unanswered = len(parts)
-
-    def answered(_part: AskedOffsets) -> None:
-        nonlocal unanswered
-        unanswered -= 1
-        if not unanswered:
-            context.reply(response)
-
-    if unanswered == 1:
-        _commit(broker, request, context.version, asked, answered)
-        return None
-    return _commit_each(broker, request, context.version, parts, answered)
-
-
-def _commit_each(
-    broker: Broker,
-    request: TxnOffsetCommitRequest,
-    version: int,
-    parts: list[AskedOffsets],
-    answered: Callable[[AskedOffsets], None],
-) -> Steps:
-    """Each part is admitted to the transaction for itself: it may end in between."""
-    for part in parts:
-        yield None
-        _commit(broker, request, version, part, answered)
+    commit_part = functools.partial(_commit, broker, request, context.version)
+    return asked.commit_in_parts(commit_part, lambda: context.reply(response))
 
 
 def _commit(
