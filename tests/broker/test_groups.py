@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.asked_offsets import COMMITTED_AT_ONCE
 from ottla.broker.quotas import REQUEST_PERCENTAGE, client_entity
 from ottla.testing.simulated_client import SimulatedClient
 from ottla.wire.errors import ErrorCode
@@ -127,6 +128,27 @@ def test_a_group_and_its_offsets_outlive_the_broker(start: Start, syncs: bool) -
     assert beat(client, member_id) is ErrorCode.NONE
     broker.advance(SESSION_SECONDS + 1)
     assert beat(client, member_id) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_commit_of_very_many_partitions_is_answered_whole_and_in_order(start: Start) -> None:
+    count = 2 * COMMITTED_AT_ONCE + 1
+    broker = start()
+    broker.create(TOPIC, partitions=count)
+    client = broker.client()
+    indexes = [*range(count), count]  # the last one is not there
+    partitions = [
+        OffsetCommitRequestPartition(partition_index=index, committed_offset=7 * index, committed_metadata="")
+        for index in indexes
+    ]
+    topics = [OffsetCommitRequestTopic(name=TOPIC, partitions=partitions)]
+    answer = client.ask(OffsetCommitRequest(group_id=GROUP, member_id="", topics=topics), LAST_WITH_NAMES).topics[0]
+    assert [row.partition_index for row in answer.partitions] == indexes
+    codes = [row.error_code for row in answer.partitions]
+    assert codes == [ErrorCode.NONE] * count + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    asked = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=indexes[:-1])]
+    fetch = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=asked)])
+    found = client.ask(fetch, LAST_WITH_NAMES).groups[0].topics[0].partitions
+    assert {row.partition_index: row.committed_offset for row in found} == {n: 7 * n for n in range(count)}
 
 
 def test_the_topic_of_offsets_is_made_as_apache_kafka_makes_it(start: Start) -> None:
