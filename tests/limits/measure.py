@@ -22,6 +22,7 @@ def measure(load: Load) -> Iterator[Measured]:
             rounds = []
             for ask in worst(world):
                 world.longest_round()  # what made the request ready does not count
-                world.ask(*ask)
+                is_answered = world.ask(*ask) is not None
                 rounds.append(world.longest_round())
+                assert is_answered, f"{api}: request {len(rounds)} was not answered, so nothing was measured"
             yield Measured(api, max(rounds), rounds.index(max(rounds)) + 1)
