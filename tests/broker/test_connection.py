@@ -321,12 +321,16 @@ def test_large_frames_that_come_together_wait_while_one_is_under_way(server: Ser
     if why == "held":
         server.connection.hold()
     else:
+        heard_from = server.loop.now() + 0.1
         server.connection.mute(0.1)
     server.client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
     server.send(framed(*large[1:]))
     assert server.reasons == []
     if why == "held":
         server.connection.release()
+    else:
+        while server.loop.now() < heard_from:
+            server.turn(1)
     assert server.receive(300_000) == b"".join(large[1:])
 
 

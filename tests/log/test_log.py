@@ -98,12 +98,27 @@ def test_what_was_in_flight_behind_a_batch_without_room_is_refused_like_it(is_kn
     files.arm(files.operation_count + 1, Effect.TEAR, errno.ENOSPC)
     with pytest.raises(StorageFailed):
         send(6)
-    for _ in range(KEPT_BATCHES):
+    for sequence in range(7, 7 + KEPT_BATCHES):
         with pytest.raises(StorageFailed):
-            send(7)
+            send(sequence)
     with pytest.raises(OutOfOrderSequence):  # the one before will not come again
         send(7)
     send(0, epoch=1)
+
+
+def test_a_batch_without_room_that_is_given_up_does_not_hold_up_the_next() -> None:
+    files = SimulatedFiles()
+    log = new_log(files)
+    append(log, [b"before"])
+    files.arm(files.operation_count + 1, Effect.TEAR, errno.ENOSPC)
+    given_up, following = (
+        build_batch([b"x"], timestamp=1, producer_id=1, producer_epoch=0, base_sequence=sequence) for sequence in (0, 1)
+    )
+    with pytest.raises(StorageFailed):
+        append_batch(log, given_up)
+    with pytest.raises(StorageFailed):  # it may have been in flight
+        append_batch(log, following)
+    assert append_batch(log, following).base_offset == 1
 
 
 def test_a_refused_batch_changes_nothing() -> None:

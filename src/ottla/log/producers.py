@@ -69,7 +69,7 @@ class Unwritten(NamedTuple):
 
     epoch: int
     base_sequence: int
-    followers: int = 0  # that came since
+    followers: tuple[int, ...] = ()  # sequences that came since
 
 
 class Producer:
@@ -188,14 +188,17 @@ class Producers:
         """What was in flight behind such a batch is refused for the same reason, and comes again in its order.
 
         To a producer, out of order means that something is lost; and of one that is new here, any sequence is taken.
+        Where one of those comes again without the batch itself, the producer has given that up.
         """
         known = self._unwritten.get(header.producer_id)
         if known is None or known.base_sequence == header.base_sequence:
             return
-        if known.epoch != header.producer_epoch or known.followers == KEPT_BATCHES:
-            del self._unwritten[header.producer_id]  # it was given up
+        followers = known.followers
+        is_again = header.base_sequence in followers or len(followers) == KEPT_BATCHES
+        if is_again or known.epoch != header.producer_epoch:
+            del self._unwritten[header.producer_id]
             return
-        self._unwritten[header.producer_id] = known._replace(followers=known.followers + 1)
+        self._unwritten[header.producer_id] = known._replace(followers=(*followers, header.base_sequence))
         raise StorageFailed(
             f"producer {header.producer_id}: sequence {header.base_sequence} came behind {known.base_sequence}, "
             "which could not be written"

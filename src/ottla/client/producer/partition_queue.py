@@ -232,6 +232,7 @@ class PartitionQueue:
         while self.waiting and self.waiting[0].deadline <= now:
             batch = self.waiting.popleft()
             self._give_up(batch, Verdict.REFUSED)
+            self.failures = 0  # they were its own: the next one has a time of its own, which may be short
             decided.append((batch, Outcome(error=self._timed_out(batch))))
         return decided
 
