@@ -131,4 +131,5 @@ async def _cancel_others() -> None:
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
+    await asyncio.sleep(0)  # connections that they ended are closed by the loop, in its next round
     await asyncio.get_running_loop().shutdown_asyncgens()

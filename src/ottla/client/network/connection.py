@@ -120,8 +120,14 @@ class Connection(asyncio.BufferedProtocol):
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._lost.wait()
         except TimeoutError:
-            assert self._transport is not None
-            self._transport.abort()
+            self._abort()
+        except asyncio.CancelledError:
+            self._abort()  # nobody will look after it any more
+            raise
+
+    def _abort(self) -> None:
+        assert self._transport is not None
+        self._transport.abort()
 
     def begin_to_close(self) -> None:
         if self._transport is not None:
