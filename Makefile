@@ -6,17 +6,18 @@ STAMP := $(VENV)/.installed
 JAVA_STAMP := $(VENV)/.installed-java
 BENCH_STAMP := $(VENV)/.installed-bench
 
-.PHONY: demo test check bench conformance clean help
+.PHONY: demo demo-mysql test check bench conformance clean help
 
 help:
 	@echo "make demo    see Ottla work"
+	@echo "make demo-mysql    the same with MariaDB as the source, where it is installed"
 	@echo "make test    run the tests"
 	@echo "make check   run the static checks: ruff, mypy, import-linter"
 	@echo "make bench   measure"
 	@echo "make conformance   record the answers of Apache Kafka anew and compare Ottla's"
 	@echo "make clean   remove the environment and what was built"
 
-$(STAMP): pyproject.toml setup.py src/ottla/records/codec.py src/ottla/records/key_hash.py $(wildcard src/ottla/records/*.pxd)
+$(STAMP): pyproject.toml setup.py src/ottla/records/codec.py src/ottla/records/key_hash.py src/ottla/connect/mysql/row_image.py $(wildcard src/ottla/connect/mysql/*.pxd) $(wildcard src/ottla/records/*.pxd)
 	@$(PYTHON) -c 'import sys; sys.exit("Ottla needs Python 3.11 or later; this is " + sys.version.split()[0] + ". Set PYTHON=/path/to/python3.11.") if sys.version_info < (3, 11) else None'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,check]'
@@ -30,6 +31,9 @@ $(JAVA_STAMP): $(STAMP)
 
 demo: $(JAVA_STAMP)
 	@$(BIN)/python examples/demo.py
+
+demo-mysql: $(JAVA_STAMP)
+	@PYTHONPATH=. $(BIN)/python examples/demo_mysql.py
 
 test: $(JAVA_STAMP)
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup
@@ -51,4 +55,4 @@ conformance: $(STAMP)
 	@$(BIN)/python -m tests.conformance
 
 clean:
-	rm -rf $(VENV) build src/*.egg-info src/ottla/records/*.c src/ottla/records/*.so
+	rm -rf $(VENV) build src/*.egg-info src/ottla/records/*.c src/ottla/records/*.so src/ottla/connect/mysql/*.so

@@ -1,7 +1,7 @@
-"""Builds the two compiled modules. Everything else is in pyproject.toml.
+"""Builds the compiled modules. Everything else is in pyproject.toml.
 
-The record codec and the hash of keys are ordinary Python that Cython also compiles. The extensions are optional: where
-there is no C compiler the build goes on without them, and the same files run as they are.
+The record codec, the hash of keys and the rows of MySQL's binlog are ordinary Python that Cython also compiles. The
+extensions are optional: where there is no C compiler it goes on without them, and the same files run as they are.
 """
 
 from Cython.Build import cythonize
@@ -9,8 +9,8 @@ from setuptools import Extension, setup
 
 extensions = cythonize(
     [
-        Extension(f"ottla.records.{module}", [f"src/ottla/records/{module}.py"], extra_compile_args=["-O3"])
-        for module in ("codec", "key_hash")
+        Extension(module, [f"src/{module.replace('.', '/')}.py"], extra_compile_args=["-O3"])
+        for module in ("ottla.records.codec", "ottla.records.key_hash", "ottla.connect.mysql.row_image")
     ],
     build_dir="build",
     language_level=3,

@@ -10,7 +10,7 @@ from bench.report import Result, describe_machine, format_table, write_json
 
 NAMES = (
     *("wire", "records", "log", "log_size", "hot_path", "bulk"),
-    *("broker", "groups", "transactions", "testkit", "client", "spark_source", "tables"),
+    *("broker", "cluster", "groups", "transactions", "testkit", "client", "spark_source", "tables", "mysql", "mirror"),
 )
 
 EXAMPLES = """examples:
@@ -18,6 +18,7 @@ EXAMPLES = """examples:
   python -m bench wire log --quick     two of them, small inputs
   python -m bench --json results.json  also write the figures as JSON
   python -m bench broker groups --picture ratios.png  beside Apache Kafka, and draw it
+  python -m bench cluster              three brokers beside three of Apache Kafka
   python -m bench client testkit       the client beside others, and what a broker costs a test
 """
 

@@ -7,8 +7,8 @@ else the machine does falls on both. Where Apache Kafka cannot be had, Ottla run
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, TypeVar
 
 from bench import clients_raw as raw
 from bench.broker_figures import Comparison, comparisons, format_comparisons
@@ -25,6 +25,14 @@ WAYS = {"1 at a time": (1, 1), "16 in flight": (1, 16), "8 connections x 4": (8,
 FAILURES = (OSError, RuntimeError, raw.Refused)
 
 Samples = dict[str, float]
+
+
+class Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+S = TypeVar("S", bound=Named)
 
 
 class Amounts(NamedTuple):
@@ -52,7 +60,7 @@ class Bench:
         self.amounts = amounts
         self.samples: dict[str, dict[str, list[float]]] = {kind.name: defaultdict(list) for kind in kinds}
 
-    def take(self, title: str, load: Callable[[Server], Samples], running: list[Server], rounds: int) -> None:
+    def take(self, title: str, load: Callable[[S], Samples], running: Sequence[S], rounds: int) -> None:
         """Put the load on each in turns."""
         print(f"  {title}", end="", flush=True)
         started = time.monotonic()

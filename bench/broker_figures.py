@@ -84,6 +84,29 @@ FIGURES: dict[str, Figure] = {
         for size in (1, 10, 100)
         for producers in ("1 producer", "8 producers")
     },
+    **{
+        figure: expected
+        for size in ("100 B", "1 KB")
+        for figure, expected in (
+            (f"three brokers: produce {size}, acks=all", Figure("MB/s", ">= 1.3")),
+            (f"three brokers: CPU of producing {size}", Figure("s/GB", "<= 0.4")),
+        )
+    },
+    "three brokers: end to end at 500/s, acks=all, p50": Figure("ms"),
+    "three brokers: end to end at 500/s, acks=all, p99": Figure("ms"),
+    "three brokers: memory, idle": Figure("MB", "<= 0.15"),
+    "three brokers: memory, after load": Figure("MB", "<= 0.15"),
+    "three brokers: leader killed to next acknowledged write": Figure("s", "<= 0.1"),
+    **{
+        f"three brokers, {count:,} topics: {what}": Figure(unit)
+        for count in (200, 2_000)
+        for what, unit in (
+            ("created until each takes a write", "s"),
+            ("memory", "MB"),
+            ("one killed until each takes a write", "s"),
+            ("all started until each takes a write", "s"),
+        )
+    },
 }
 OWN_RATIO = "records to 5,000 topics, as a part of those to 100"
 OWN_RATIO_TARGET = ">= 0.6"

@@ -54,6 +54,10 @@ class Server(ABC):
         return "127.0.0.1", self.port
 
     @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
     def process(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
             output = (self.folder / "output.txt").read_text(errors="replace")
@@ -70,6 +74,10 @@ class Server(ABC):
                 stderr=subprocess.STDOUT,
                 env=self.environment(),
             )
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.stop()
 
     def stop(self) -> None:
         if self._process is None:

@@ -1,7 +1,7 @@
 """Throughput through a client that both brokers know: confluent-kafka, which is librdkafka."""
 
 import time
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
@@ -13,6 +13,16 @@ WAIT_SECONDS = 60
 TRANSACTIONAL_VALUE_BYTES = 100
 
 
+class Served(Protocol):
+    """A broker, or several."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def bootstrap(self) -> str: ...
+
+
 class Load(NamedTuple):
     """What is produced to a topic, and then consumed from it."""
 
@@ -20,9 +30,10 @@ class Load(NamedTuple):
     acks: str
     codec: str
     record_count: int
+    partitions: int = 1
 
 
-def produce(server: Server, topic: str, load: Load) -> float:
+def produce(server: Served, topic: str, load: Load) -> float:
     """Seconds until every record is acknowledged."""
     failures: list[KafkaError] = []
 
@@ -32,7 +43,7 @@ def produce(server: Server, topic: str, load: Load) -> float:
 
     producer = Producer(
         {
-            "bootstrap.servers": f"127.0.0.1:{server.port}",
+            "bootstrap.servers": server.bootstrap,
             "acks": load.acks,
             "compression.type": load.codec,
             "enable.idempotence": False,
@@ -49,7 +60,7 @@ def produce(server: Server, topic: str, load: Load) -> float:
         value = values[number % DIFFERENT_VALUES]
         while True:
             try:
-                producer.produce(topic, value, partition=0)
+                producer.produce(topic, value, partition=number % load.partitions)
                 break
             except BufferError:
                 producer.poll(0.01)
@@ -64,7 +75,7 @@ def produce_in_transactions(server: Server, topic: str, records_a_transaction: i
     """Records a second of one producer that commits after each so many."""
     producer = Producer(
         {
-            "bootstrap.servers": f"127.0.0.1:{server.port}",
+            "bootstrap.servers": server.bootstrap,
             "transactional.id": topic,
             "linger.ms": 0,
             "delivery.report.only.error": True,
@@ -87,7 +98,7 @@ def consume(server: Server, topic: str, count: int) -> float:
     """Seconds from the assignment to the last of `count` records."""
     consumer = Consumer(
         {
-            "bootstrap.servers": f"127.0.0.1:{server.port}",
+            "bootstrap.servers": server.bootstrap,
             "group.id": "bench",
             "enable.auto.commit": False,
             "queued.min.messages": 1_000_000,

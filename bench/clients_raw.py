@@ -32,6 +32,7 @@ VERSIONS = {
     "IncrementalAlterConfigs": 1,
     "InitProducerId": 5,
     "JoinGroup": 9,
+    "Metadata": 12,
     "OffsetCommit": 8,
     "Produce": 12,
     "SyncGroup": 5,
@@ -90,8 +91,9 @@ class RawClient:
         return frame
 
 
-def frame_of(request: Request) -> bytes:
-    return b"".join(cast(list[Buffer], encode_request(1, "bench", request, VERSIONS[request.api.name])))
+def frame_of(request: Request, version: int | None = None) -> bytes:
+    asked = VERSIONS[request.api.name] if version is None else version
+    return b"".join(cast(list[Buffer], encode_request(1, "bench", request, asked)))
 
 
 def answer_of(api: Api, frame: bytes) -> Any:
@@ -286,9 +288,9 @@ def records_a_second_to_topics(server: Server, names: Sequence[str], seconds: fl
 # Latency
 
 
-def end_to_end_seconds(server: Server, topic: str, *, rate: int, seconds: float) -> list[float]:
+def end_to_end_seconds(server: Server, topic: str, *, rate: int, seconds: float, acks: int = 1) -> list[float]:
     """From when each record was due to be sent until a waiting consumer has it, at a fixed rate of records."""
-    frame = frame_of(produce_request([topic], value_bytes=100))
+    frame = frame_of(produce_request([topic], value_bytes=100, acks=acks))
     with RawClient(server.address) as producer, RawClient(server.address) as consumer:
         producer.socket.sendall(frame)
         first = answer_of(PRODUCE, producer.receive_frame())

@@ -3,17 +3,18 @@
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from tempfile import TemporaryDirectory
 
 from bench.clients_groups import commit_request
-from bench.clients_raw import VERSIONS, frame_of, produce_request
+from bench.clients_raw import SIZE, VERSIONS, frame_of, produce_request
 from bench.report import Result, spread_of
 from ottla.broker.broker import Broker
-from ottla.broker.connection import Connection, Limits
 from ottla.broker.dispatch import Dispatch
-from ottla.broker.loop import Loop
-from ottla.broker.receive_memory import ReceiveMemory
+from ottla.broker.loop.loop import Loop
+from ottla.broker.loop.slices import run_to_end
+from ottla.broker.network.connection import Connection, Limits
+from ottla.broker.network.receive_buffers import ReceiveBuffers
 from ottla.log.files import DiskFiles
 from ottla.wire.messages.create_topics import CreatableTopic
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -23,32 +24,38 @@ SOCKET_BYTES = 1 << 20
 RECEIVE_BYTES = 1 << 16
 CALLS_A_SAMPLE = 2_000
 WARM_UP = 100
+OLD_VERSION = 7  # of Produce, as clients of some years ago send it
 
 
 @contextmanager
 def connected() -> Iterator[Callable[[bytes], None]]:
-    """A broker with a connection; gives what sends bytes over it and lets the broker answer."""
+    """A broker with a connection; gives what sends bytes over it and lets the broker answer all of them."""
     with TemporaryDirectory(prefix="ottla-bench-") as folder:
         loop = Loop()
         broker = Broker(loop, DiskFiles(), folder)
         broker.open()
-        broker.catalog.create_topics([_topic(number) for number in range(TOPICS)])
+        run_to_end(loop, broker.topic_requests.create([_topic(number) for number in range(TOPICS)]))
         client, served = socket.socketpair()
         for end in (client, served):
             end.setblocking(False)
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BYTES)
         handle = Dispatch(broker).handle
-        connection = Connection(loop, served, "", ReceiveMemory(), Limits(), handle, lambda _connection, _reason: None)
+        connection = Connection(loop, served, "", ReceiveBuffers(), Limits(), handle, lambda _connection, _reason: None)
+
+        answer_bytes: dict[bytes, int] = {}  # to what was sent before
 
         def exchange(data: bytes) -> None:
             client.sendall(data)
-            while True:
+            left = answer_bytes.get(data)
+            if left is None:
+                answer_bytes[data] = _receive_all(loop, client, _count_frames(data))
+                return
+            while left > 0:
                 loop.run_once()
                 try:
-                    client.recv(RECEIVE_BYTES)
+                    left -= len(client.recv(RECEIVE_BYTES))
                 except BlockingIOError:
                     continue
-                return
 
         try:
             yield exchange
@@ -59,15 +66,46 @@ def connected() -> Iterator[Callable[[bytes], None]]:
             loop.close()
 
 
+def _count_frames(data: bytes) -> int:
+    count = position = 0
+    while len(data) - position >= SIZE.size and (end := position + SIZE.size + SIZE.unpack_from(data, position)[0]):
+        if end > len(data):
+            break
+        count, position = count + 1, end
+    return count
+
+
+def _receive_all(loop: Loop, client: socket.socket, count: int) -> int:
+    """Receive so many answers; how many bytes they are."""
+    received = b""
+    while _count_frames(received) < count:
+        loop.run_once()
+        with suppress(BlockingIOError):
+            received += client.recv(RECEIVE_BYTES)
+    return len(received)
+
+
 def _topic(number: int) -> CreatableTopic:
     return CreatableTopic(name=f"topic-{number}", num_partitions=1, replication_factor=1, assignments=[], configs=[])
 
 
 def _frames() -> Iterator[tuple[str, bytes, int, str]]:
     """What is sent at once, and of how many things that is."""
-    one = frame_of(produce_request(["topic-0"], value_bytes=100))
+    one = produce_request(["topic-0"], value_bytes=100)
     for count, target in ((1, ""), (4, "< 20"), (16, "< 15")):
-        yield f"Produce of one record, {count} at once", one * count, count, target
+        yield f"Produce of one record, {count} at once", frame_of(one) * count, count, target
+    for count, target in ((1, ""), (4, ""), (16, "< 25")):
+        name = f"Produce of one record, version {OLD_VERSION}, {count} at once"
+        yield name, frame_of(one, OLD_VERSION) * count, count, target
+    ten = produce_request([f"topic-{number}" for number in range(10)], value_bytes=100)
+    for version in (VERSIONS["Produce"], OLD_VERSION):
+        for count, target in ((1, ""), (16, "< 97")):
+            yield (
+                f"Produce of 10 partitions, v{version}, {count} at once",
+                frame_of(ten, version) * count,
+                count,
+                target,
+            )
     everywhere = produce_request([f"topic-{number}" for number in range(TOPICS)], value_bytes=1_000)
     yield f"a record in a Produce of {TOPICS} topics", frame_of(everywhere), TOPICS, "< 30"
     wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000)

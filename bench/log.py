@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from functools import partial
 
 from bench.report import Result, Spread, measure, rate, spread_of
-from ottla.log.commit import GroupCommit
 from ottla.log.compaction import Compaction, cleanable
 from ottla.log.files import DiskFiles
 from ottla.log.housekeeping import run_here
@@ -19,6 +18,7 @@ from ottla.log.lookup import offset_for_timestamp
 from ottla.log.manager import LogManager
 from ottla.log.recovery import open_log
 from ottla.log.segment import Segment
+from ottla.log.sync import SyncRound
 from ottla.log.topic_config import TopicConfig
 from ottla.records.batch import HEADER, HEADER_SIZE, PREFIX_SIZE, BatchHeader, read_header
 from ottla.records.build import build_batch
@@ -98,16 +98,13 @@ def group_commits(quick: bool) -> list[Result]:
     with scratch() as folder:
         log = new_log(folder)
         batch = produced(1)
-        commit = GroupCommit()
 
         def round_of(appends: int) -> None:
             for _ in range(appends):
                 append_whole(log, batch)
-                commit.wait_for(log, log.end_offset, lambda _failure: None)
-            under_way = commit.begin()
-            assert under_way is not None
+            under_way = SyncRound([log])
             under_way.run()
-            commit.end(under_way, START_MS)
+            under_way.end(START_MS)
 
         for appends_a_sync in (1, 100):
             spread = measure(partial(round_of, appends_a_sync), number=20)

@@ -1,4 +1,8 @@
-"""Tables from changes: what a batch costs as the table grows, keys at random. Without Spark: the table alone."""
+"""Tables from changes, keys at random: what a batch costs as the table grows, and how far behind a pipeline is.
+
+First the table alone, without Spark: appends and folds. Then `ottla pipeline run`, end to end. OTTLA_BENCH_TABLE_ROWS
+adds a table of that many rows, such as 100000000, at 10,000 changes a second.
+"""
 
 import os
 import resource
@@ -6,46 +10,23 @@ import tempfile
 import time
 
 import numpy as np
-import pyarrow as pa
-from deltalake import write_deltalake
 
 from bench.report import Result
-from ottla.pipelines.tables.layout import BUCKET, Layout
+from bench.table_pipeline import Load, through_spark
+from bench.table_rows import buckets_for, fill, rows
+from ottla.pipelines.tables.layout import Layout
 from ottla.pipelines.tables.table import ChangeTable
 
 BATCH = 100_000
-COLUMNS = {"id": "bigint", "name": "string", "amount": "double", "count": "bigint"}
 LONG_FORM = "OTTLA_BENCH_TABLE_ROWS"
 
 
-def rows(ids: np.ndarray, position: str, buckets: int) -> pa.Table:
-    """Rows with buckets that spread as those of real keys do."""
-    count = len(ids)
-    return pa.table(
-        {
-            "id": ids,
-            "name": pa.array(ids % 10_000).cast(pa.string()),
-            "amount": ids * 0.37,
-            "count": ids * 7,
-            "_deleted": np.zeros(count, dtype=bool),
-            "_position": pa.array([position] * count),
-            "_commit_time": pa.array(np.zeros(count, dtype=np.int64)).cast(pa.timestamp("us", tz="UTC")),
-            BUCKET: ((ids * 2_654_435_761 >> 16) % buckets).astype(np.int32),
-        }
-    )
-
-
 def measured(size: int, batches: int) -> list[Result]:
-    buckets = 16 if size <= 20_000_000 else 64
+    buckets = buckets_for(size)
     layout = Layout(("id",), 1, buckets)
     chance = np.random.default_rng(1)
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as folder:
-        table = ChangeTable(f"{folder}/t", layout)
-        table.create(COLUMNS)
-        schema = layout.base_schema(COLUMNS)
-        for begin in range(0, size, 1_000_000):
-            part = rows(np.arange(begin, min(begin + 1_000_000, size)), "a1", buckets).select(schema.names)
-            write_deltalake(f"{folder}/t", part.cast(schema), mode="append")
+        fill(f"{folder}/t", size, layout)
         table = ChangeTable(f"{folder}/t", layout)
         seconds = []
         for number in range(batches):
@@ -55,7 +36,7 @@ def measured(size: int, batches: int) -> list[Result]:
             seconds.append(time.perf_counter() - begun)
         begun = time.perf_counter()
         table.begin_fold()
-        steps = []
+        steps = [time.perf_counter() - begun]
         while True:
             step = time.perf_counter()
             if not table.fold_step():
@@ -76,7 +57,10 @@ def measured(size: int, batches: int) -> list[Result]:
 
 
 def run(quick: bool) -> list[Result]:
-    sizes = [100_000, 1_000_000] if quick else [1_000_000, 10_000_000]
+    """The curve of the table alone, and then all of it through Spark."""
+    sizes = [100_000, 1_000_000] if quick else [100_000, 1_000_000, 10_000_000]
+    results = [result for size in sizes for result in measured(size, 3 if quick else 6)]
+    loads = [Load(1_000_000, 5_000, 20)] if quick else [Load(10_000_000, 25_000, 75)]
     if os.environ.get(LONG_FORM):
-        sizes.append(int(os.environ[LONG_FORM]))
-    return [result for size in sizes for result in measured(size, 3 if quick else 12)]
+        loads.append(Load(int(os.environ[LONG_FORM]), 10_000, 120))
+    return results + [result for load in loads for result in through_spark(load)]

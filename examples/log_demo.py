@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from ottla.broker.slices import finished
+from ottla.broker.loop.slices import finished
 from ottla.cli.main import main as ottla
 from ottla.log.compaction import Compaction, cleanable
 from ottla.log.files import DiskFiles

@@ -10,39 +10,59 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 PIPELINE = """\
 bootstrap = "{bootstrap}"
 trigger_seconds = 0.5
+engine = "{engine}"
 
 [spark]
-"spark.driver.memory" = "1g"
+{spark}
 
 [[tables]]
 source = "shop.customers"
-target = "lake/customers"
+target = "{lake}/customers"
 keys = ["id"]
 buckets = 4
-check_against = "shop.db:customers"
+check_against = "{check_against}customers"
 
 [[tables]]
 source = "shop.orders"
-target = "lake/orders_history"
+target = "{lake}/orders_history"
 keys = ["id"]
 stored_as_scd_type = 2
 buckets = 4
-check_against = "shop.db:orders"
+check_against = "{check_against}orders"
 """
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the pipeline runs and what keeps its tables; `lake` is the folder they are in, or a URL."""
+
+    master: str = "local[2]"
+    engine: str = "deltalake"
+    lake: str = "lake"
+    spark: Mapping[str, str] = field(default_factory=dict)
+
+
+HERE = Place()
 
 
 class ShopRun:
     """Everything in one folder. `progress` grows while the pipeline runs; `kills` are (time, what)."""
 
-    def __init__(self, folder: Path, *, transactions: int, rate: float, seed: int, keys: int = 5_000) -> None:
+    check_against = "shop.db:"
+
+    def __init__(
+        self, folder: Path, *, transactions: int, rate: float, seed: int, keys: int = 5_000, place: Place = HERE
+    ) -> None:
         self.folder = folder
+        self.place = place
         self.progress: list[dict[str, Any]] = []
         self.kills: list[tuple[float, str]] = []
         self.said: list[str] = []
@@ -74,7 +94,21 @@ class ShopRun:
         for topic in ("shop.customers", "shop.orders"):
             command = _python("-m", "ottla", "topics", "create", topic, "--partitions", "2")
             subprocess.run([*command, "--bootstrap", self.bootstrap], check=True, stdout=subprocess.DEVNULL)
-        (self.folder / "shop.toml").write_text(PIPELINE.format(bootstrap=self.bootstrap))
+        configs = {"spark.driver.memory": "1g", **self.place.spark}
+        spark = "\n".join(f"{json.dumps(name)} = {json.dumps(value)}" for name, value in configs.items())
+        text = PIPELINE.format(
+            bootstrap=self.bootstrap,
+            engine=self.place.engine,
+            lake=self.place.lake,
+            spark=spark,
+            check_against=self.check_against,
+        )
+        (self.folder / "shop.toml").write_text(text)
+
+    def target(self, name: str) -> str:
+        """The path of a table."""
+        lake = self.place.lake
+        return f"{lake}/{name}" if "://" in lake else str(self.folder / lake / name)
 
     def start_shop(self) -> None:
         script = str(Path(__file__).parent / "shop.py")
@@ -83,7 +117,8 @@ class ShopRun:
         self.shop = subprocess.Popen([*command, *self._shop_options])
 
     def start_pipeline(self) -> None:
-        command = [*_python("-m", "ottla", "pipeline", "run"), "shop.toml", "--json", "--master", "local[2]"]
+        command = [*_python("-m", "ottla", "pipeline", "run"), "shop.toml", "--json", "--master"]
+        command.append(self.place.master)
         self.pipeline = subprocess.Popen(
             command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )

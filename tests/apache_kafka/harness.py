@@ -1,4 +1,4 @@
-"""A real Apache Kafka for tests: one node on free loopback ports in a folder of the test's own."""
+"""A real Apache Kafka for tests: one node, or several, on free loopback ports in a folder of the test's own."""
 
 import base64
 import os
@@ -45,12 +45,21 @@ class ApacheKafka:
     however this one ends.
     """
 
-    def __init__(self, folder: Path, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        properties: Mapping[str, str] | None = None,
+        *,
+        ports: tuple[int, int] = (0, 0),
+        cluster_id: str | None = None,
+    ) -> None:
+        """`ports`: of its broker and its controller; `cluster_id`: of a cluster that it is to be part of."""
         self.folder = folder
         self.log_dir = folder / "data"
         self._extra_properties = dict(properties or {})
         self._process: subprocess.Popen[bytes] | None = None
-        self._port = self._controller_port = 0
+        self._port, self._controller_port = ports
+        self._cluster_id = cluster_id or new_cluster_id()
 
     @property
     def bootstrap(self) -> str:
@@ -70,18 +79,23 @@ class ApacheKafka:
 
     def start(self) -> None:
         """Returns when the broker answers requests."""
+        self.begin()
+        self.await_answer()
+
+    def begin(self) -> None:
+        """Starts it without waiting: one of several does not answer before most of them run."""
         if self._process is not None:
             raise RuntimeError("Apache Kafka runs already")
         is_new = not self.log_dir.exists()
         self.folder.mkdir(parents=True, exist_ok=True)
         properties = self._write_properties()
         if is_new:
-            # A first letter in front of the random bits: an id that begins with a dash is taken for an option.
-            cluster_id = base64.urlsafe_b64encode(b"k" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
-            run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties))
+            run_tool("kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", str(properties))
         command = (*JAVA, LOG_WARNINGS, "-cp", classpath(), "WatchedKafka", str(properties))
         with open(self.folder / "output.txt", "ab") as output:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT)
+
+    def await_answer(self) -> None:
         try:
             self._wait_for_answer()
         except BaseException:
@@ -157,6 +171,52 @@ class ApacheKafka:
                 return len(connection.recv(4)) > 0
         except OSError:
             return False
+
+
+class ApacheKafkaCluster:
+    """Several brokers that are all controllers too, with the ids from 1 on. A context manager, as one of them is."""
+
+    def __init__(self, folder: Path, count: int = 3, properties: Mapping[str, str] | None = None) -> None:
+        ports = free_ports(2 * count)
+        places = {node_id: (ports[2 * node_id - 2], ports[2 * node_id - 1]) for node_id in range(1, count + 1)}
+        voters = ",".join(f"{node_id}@127.0.0.1:{port}" for node_id, (_, port) in places.items())
+        cluster_id = new_cluster_id()
+        self.brokers = {
+            node_id: ApacheKafka(
+                folder / str(node_id),
+                {
+                    "node.id": str(node_id),
+                    "controller.quorum.voters": voters,
+                    # Two folders, so that replicas can be moved between them.
+                    "log.dirs": f"{folder}/{node_id}/data,{folder}/{node_id}/more",
+                    **(properties or {}),
+                },
+                ports=places[node_id],
+                cluster_id=cluster_id,
+            )
+            for node_id in places
+        }
+        self.addresses = {node_id: ("127.0.0.1", port) for node_id, (port, _) in places.items()}
+
+    def __enter__(self) -> Self:
+        try:
+            for broker in self.brokers.values():
+                broker.begin()
+            for broker in self.brokers.values():
+                broker.await_answer()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for broker in self.brokers.values():
+            broker.kill()
+
+
+def new_cluster_id() -> str:
+    """A first letter in front of the random bits: an id that begins with a dash is taken for an option."""
+    return base64.urlsafe_b64encode(b"k" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
 
 
 def free_ports(count: int) -> list[int]:

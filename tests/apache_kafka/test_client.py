@@ -15,7 +15,7 @@ from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoo
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.apache_kafka.harness import ApacheKafka
-from tests.cli.command_line_page import PAGES, runnable_commands
+from tests.cli.command_line_page import PAGES_OF_KAFKA, runnable_commands
 from tests.client.contract import ClientContract, eventually, make_topic
 
 
@@ -95,7 +95,7 @@ def has_all_lines(expected: str, printed: str) -> bool:
     return set(expected.splitlines()) <= set(printed.splitlines())
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES_OF_KAFKA, ids=lambda page: page.stem)
 def test_the_command_line_does_with_kafka_what_a_page_says(page: Path, bootstrap: str, tmp_path: Path) -> None:
     for command, output, run in runnable_commands(page, bootstrap, tmp_path):
         if " list" in command:  # this broker has the topics and groups of other tests too

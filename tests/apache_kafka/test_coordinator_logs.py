@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ottla.broker import catalog
 from ottla.client import (
     Admin,
     Consumer,
@@ -331,12 +330,11 @@ def test_a_broker_goes_on_where_kafkas_coordinators_were(
 
 def make_topics(folder: Path, topics: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     """A data folder that knows of topics with these ids, and has nothing in them yet."""
-    with monkeypatch.context() as patched:
-        broker = LocalBroker(str(folder), settings=QUICK_SETTINGS | SETTINGS)
-        for name, topic_id in topics.items():
-            patched.setattr(catalog, "new_uuid", lambda topic_id=topic_id: topic_id)
-            broker.topic(name, partitions=2 if name == "source" else 1)
-        broker.abandon()
+    broker = LocalBroker(str(folder), settings=QUICK_SETTINGS | SETTINGS)
+    for name, topic_id in topics.items():
+        monkeypatch.setattr(broker._broker.topic_requests, "new_topic_id", lambda topic_id=topic_id: topic_id)
+        broker.topic(name, partitions=2 if name == "source" else 1)
+    broker.abandon()
 
 
 def assert_it_goes_on(broker: LocalBroker, before: Seen) -> None:

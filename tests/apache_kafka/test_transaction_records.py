@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.coordinator.transaction import LAST_EPOCH, VERSION_1
-from ottla.coordinator.transaction_settings import TransactionSettings
+from ottla.coordinator.transactions.machine import TransactionSettings
+from ottla.coordinator.transactions.transaction import LAST_EPOCH, VERSION_1
 from ottla.records.build import build_batch
 from ottla.wire.messages.transaction_records import TransactionLogKey
 from tests.apache_kafka.harness import run_tool

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from ottla.broker.config_dynamic import is_dynamic
-from ottla.broker.config_layers import broker_settings
+from ottla.broker.config.dynamic import ONE_BROKER_ONLY, is_dynamic
+from ottla.broker.config.layers import broker_settings
 from ottla.config import Definition, text_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "broker-configuration.md"
@@ -26,7 +26,7 @@ def row(definition: Definition) -> tuple[str, ...]:
         "" if definition.check is None else str(definition.check),
         definition.documentation,
         "keeps" if definition.is_kept_only else "acts",
-        "while it runs" if is_dynamic(definition.name) else "at a start",
+        "while it runs" if is_dynamic(definition.name) and definition.name not in ONE_BROKER_ONLY else "at a start",
     )
 
 

@@ -5,12 +5,12 @@ from types import GeneratorType, SimpleNamespace
 from typing import Any, cast
 
 from ottla.broker.broker import Broker
-from ottla.broker.config_layers import BrokerSettings
+from ottla.broker.config.layers import BrokerSettings
 from ottla.broker.dispatch import Context
 from ottla.broker.handlers import create_topics, metadata
-from ottla.broker.listeners import Endpoint
-from ottla.broker.loop import Loop
-from ottla.broker.slices import finished
+from ottla.broker.loop.loop import Loop
+from ottla.broker.loop.slices import run_to_end
+from ottla.broker.network.listeners import Endpoint
 from ottla.log.files import DiskFiles
 from ottla.wire.messages.create_topics import (
     CreatableTopic,
@@ -34,15 +34,14 @@ class OpenBroker:
         self.loop = Loop()
         self.broker = Broker(self.loop, DiskFiles(), str(self.folder), BrokerSettings(self.settings))
         self.broker.open()
-        self.broker.endpoints["PLAINTEXT"] = Endpoint("here", 9092)
+        self.broker.frontend.endpoints["PLAINTEXT"] = Endpoint("here", 9092)
 
     def stop(self) -> None:
         self.broker.stop()
         self.loop.close()
 
     def crash(self) -> None:
-        self.broker.catalog.close()
-        self.broker.logs.abandon()
+        self.broker.crash()
         self.loop.close()
 
     def ask(self, module: Any, request: Request, version: int | None = None) -> Any:
@@ -50,11 +49,13 @@ class OpenBroker:
         version = request.api.highest if version is None else version
         context = cast(
             Context,
-            SimpleNamespace(version=version, client_id="test", listener="PLAINTEXT"),
+            SimpleNamespace(
+                version=version, client_id="test", listener="PLAINTEXT", origin=None, connection=SimpleNamespace()
+            ),
         )
         response = module.handle(self.broker, request, context)
         if isinstance(response, GeneratorType):
-            response = finished(response)
+            response = run_to_end(self.loop, response)
         [part] = response.writers[version](response)
         return type(response).readers[version](part, 0)[0]
 

@@ -15,7 +15,8 @@ from ottla.broker.handlers import (
     list_config_resources,
     metadata,
 )
-from ottla.controller.layout import BrokerNode, decode_broker
+from ottla.controller.layout import decode_broker
+from ottla.controller.store import Node, StoreError
 from ottla.records.batch import read_header
 from ottla.records.build import build_batch
 from ottla.replica.partition import Partition
@@ -183,7 +184,7 @@ def test_who_waits_for_a_deleted_partition_is_woken(opened: OpenBroker) -> None:
     opened.create(topic("t"))
     woken: list[object] = []
     partition = opened.broker.topics.by_name["t"].partitions[0]
-    partition.wait(Waiter(woken))
+    partition.wait_for_records(Waiter(woken))
     delete(opened, DeleteTopicState(name="t", topic_id=ZERO_UUID))
     assert woken == [partition]
 
@@ -253,14 +254,25 @@ def test_each_start_leads_in_a_new_epoch(opened: OpenBroker) -> None:
 
 
 def test_a_broker_is_registered_while_it_is_there(opened: OpenBroker) -> None:
-    node = BrokerNode({"PLAINTEXT": ("here", 9092)}, "rack", 17)
     for end in (opened.stop, opened.crash):
-        opened.broker.catalog.register(node)
-        store = opened.broker.catalog.store
-        assert decode_broker(store.get("/brokers/ids/1").data) == node
+        node = stored_node(opened, "/brokers/ids/1")
+        assert decode_broker(node.data).endpoints == {}
+        assert node.created_in == opened.broker.membership.broker_epoch
+        assert stored_node(opened, "/controller").is_ephemeral
+        epoch = int(stored_node(opened, "/controller_epoch").data)
         end()
         opened.start()
-        assert opened.broker.catalog.store.children("/brokers/ids") == []
+        assert int(stored_node(opened, "/controller_epoch").data) == epoch + 1
+        assert stored_node(opened, "/brokers/ids/1").created_in > node.created_in
+
+
+def stored_node(opened: OpenBroker, path: str) -> Node:
+    answers: list[Node | StoreError] = []
+    opened.broker.membership.store.get(path, answers.append)
+    opened.loop.run_until(lambda: bool(answers))
+    if isinstance(answers[0], StoreError):
+        raise answers[0]
+    return answers[0]
 
 
 def test_a_partition_without_a_folder_has_no_records(opened: OpenBroker) -> None:

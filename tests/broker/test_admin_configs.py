@@ -253,6 +253,15 @@ def test_an_unknown_kind_of_resource_is_refused(opened: OpenBroker, kind: int) -
             ("listeners", SET, "PLAINTEXT://:1"),
             (42, "Cannot update these configs at default cluster level, broker id must be specified: [listeners]"),
         ),
+        *[
+            ("1", ("listeners", SET, text), (42, "Cannot update these configs dynamically: [listeners]"))
+            for text in ("garbage", "PLAINTEXT://:1")
+        ],
+        (
+            "1",
+            ("max.connections", SET, "0"),
+            (42, "max.connections must be at least 1, or nobody could ever change it again."),
+        ),
         (
             "1",
             ("min.insync.replicas", SET, "1"),
@@ -302,3 +311,21 @@ def test_a_setting_that_nobody_knows_is_kept_and_shown_as_a_secret(opened: OpenB
         entry = next(entry for entry in describe(opened, BROKER, name).configs if entry.name == "bar")
         assert (entry.value, entry.is_sensitive, entry.read_only, entry.config_type) == (None, True, True, 0)
         assert [(one.name, one.value, one.source) for one in entry.synonyms] == [("bar", None, 3)]
+
+
+def test_a_topic_keeps_what_contradicts_a_later_setting_of_the_broker(opened: OpenBroker) -> None:
+    assert alter(opened, TOPIC, "t", ("max.compaction.lag.ms", SET, "1000")) == DONE
+    assert alter(opened, BROKER, "", ("log.cleaner.min.compaction.lag.ms", SET, "5000")) == DONE
+    complaint = "conflict topic config setting min.compaction.lag.ms (5000) > max.compaction.lag.ms (1001)"
+    assert alter(opened, TOPIC, "t", ("max.compaction.lag.ms", SET, "1001")) == (40, complaint)
+    opened.create(topic("other"))
+    opened.stop()
+    opened.start()
+    assert set(opened.broker.topics.by_name) == {"t", "other"}
+    log = opened.broker.topics.by_name["t"].partitions[0].log
+    assert (log.config.min_compaction_lag_ms, log.config.max_compaction_lag_ms) == (5000, 1000)
+
+
+def test_nobody_is_locked_out_for_all_addresses(opened: OpenBroker) -> None:
+    complaint = "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."
+    assert alter(opened, BROKER, "", ("max.connections.per.ip", SET, "0")) == (42, complaint)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from ottla.broker import handlers
-from ottla.broker.access import ANONYMOUS, Operation, Permission, Principal, ResourceType
+from ottla.broker.access.authorizer import ANONYMOUS, Operation, Permission, Principal, ResourceType
 from ottla.broker.api_table import BY_KEY, ROUTES
-from ottla.broker.connection import Connection
 from ottla.broker.dispatch import STEPS_FROM_BYTES, Dispatch
-from ottla.broker.listeners import Endpoint
+from ottla.broker.network.connection import Connection, Slot
+from ottla.broker.network.listeners import Endpoint
 from ottla.wire.apis import Api
 from ottla.wire.frames import encode_request
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.wire.messages.fetch import FetchRequest, FetchTopic, ReplicaState
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -53,10 +53,17 @@ class Client:
         self.principal = ANONYMOUS
         self.is_open = True
         self.refusals: list[str] = []
-        self.answers: list[Any] = []
+        self.slots: list[Slot] = []
 
-    def expect_answer(self) -> Any:
-        return SimpleNamespace(answer=self.answers.append)
+    def expect_answer(self, slot: Slot) -> None:
+        self.slots.append(slot)
+
+    def answered(self) -> None:
+        pass
+
+    @property
+    def answers(self) -> list[Any]:
+        return [slot.parts for slot in self.slots if slot.parts is not None]
 
     def refuse(self, reason: str) -> None:
         self.refusals.append(reason)
@@ -68,7 +75,7 @@ class Client:
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[OpenBroker]:
     opened = OpenBroker(tmp_path)
-    opened.broker.endpoints["INSIDE"] = Endpoint("here", 9093)
+    opened.broker.frontend.endpoints["INSIDE"] = Endpoint("here", 9093)
     yield opened
     opened.stop()
 
@@ -162,3 +169,16 @@ def test_requests_known_by_their_bytes_are_asked_about_each_time(opened: OpenBro
     for count in (1, 2, 3):
         dispatch.handle(cast(Connection, Client()), memoryview(bytearray(frame)))
         assert len(authorizer.asked) == count
+
+
+def test_a_fetch_of_another_broker_is_an_action_of_the_cluster(opened: OpenBroker) -> None:
+    topics = [FetchTopic(topic="t", partitions=[])]
+    assert asked_for(opened, FetchRequest(max_wait_ms=0, min_bytes=0, topics=topics)) == [
+        Permission(Operation.READ, TOPIC, "t")
+    ]
+    action = Permission(Operation.CLUSTER_ACTION, CLUSTER, "kafka-cluster")
+    of_replica = FetchRequest(max_wait_ms=0, min_bytes=0, topics=topics, replica_state=ReplicaState(replica_id=2))
+    assert asked_for(opened, of_replica) == [action]
+    assert asked_for(opened, FetchRequest(max_wait_ms=0, min_bytes=0, topics=[], replica_id=2)) == [action]
+    client = send(opened, Deny(), of_replica, 17)
+    assert client.refusals == [f"User:ANONYMOUS has no permission to {action}"]

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.config import OWN_SETTINGS
-from ottla.broker.config_audit import LEFT_OUT
-from ottla.broker.config_dynamic import is_dynamic
-from ottla.broker.config_layers import BrokerSettings, broker_settings
+from ottla.broker.config.audit import LEFT_OUT
+from ottla.broker.config.definitions import OWN_SETTINGS
+from ottla.broker.config.dynamic import is_dynamic
+from ottla.broker.config.layers import BrokerSettings, broker_settings
 from ottla.config import ConfigError, Described, Source, text_of
 from tests.broker.configuration_page import PAGE, TABLE, table
 

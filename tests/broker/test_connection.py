@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.broker.connection import READ_BYTES, Connection, Limits, Slot
-from ottla.broker.loop import Loop
-from ottla.broker.receive_memory import MOST_LENT_BYTES, RECEIVE_BYTES, ReceiveMemory
+from ottla.broker.loop.loop import Loop
+from ottla.broker.network.connection import READ_BYTES, Connection, Limits, Slot
+from ottla.broker.network.receive_buffers import MOST_LENT_BYTES, RECEIVE_BYTES, ReceiveBuffers
 
 
 class Piece(NamedTuple):
@@ -43,12 +43,13 @@ class Server:
         self.slots: list[Slot] = []
         self.reasons: list[str] = []
         self.echoes = False
-        self.memory = ReceiveMemory()
+        self.memory = ReceiveBuffers()
         self.connection = Connection(self.loop, served, "", self.memory, limits or Limits(), self.handle, self.closed)
 
     def handle(self, connection: Connection, frame: memoryview) -> None:
         self.frames.append(bytes(frame))
-        slot = connection.expect_answer()
+        slot = Slot(connection)
+        connection.expect_answer(slot)
         self.slots.append(slot)
         if self.echoes:
             slot.answer([bytes(frame)])
@@ -177,7 +178,7 @@ def test_memory_on_loan_is_given_back_when_the_connection_ends(server: Server) -
 
 
 def test_no_more_is_lent_than_there_may_be() -> None:
-    memory = ReceiveMemory()
+    memory = ReceiveBuffers()
     lent = []
     while (buffer := memory.lend(5_000_000)) is not None:
         lent.append(buffer)
@@ -213,29 +214,6 @@ def test_pieces_of_files_are_sent_between_bytes(server: Server) -> None:
         server.slots[0].answer([b"<", Piece(file, 3, 4_000_000), b"|", Piece(file, 0, 5), b">"])
         answer = server.receive(1 + 4_000_000 + 1 + 5 + 1)
     assert answer == b"<" + (b"0123456789" * 500_000)[3:4_000_003] + b"|01234>"
-
-
-@pytest.mark.parametrize("size", [0, 1, 5_000_000])
-def test_answers_without_a_place_keep_their_order(server: Server, size: int) -> None:
-    first, second = b"1" * size, b"2" * size
-    server.connection.answer(first)
-    server.connection.answer(second)
-    assert server.receive(2 * size) == first + second
-    server.send(framed(b"goes on"))
-    assert server.frames == [b"goes on"]
-
-
-def test_an_answer_without_a_place_waits_for_those_that_have_one(server: Server) -> None:
-    server.send(framed(b"a"))
-    server.connection.answer(b"second")
-    server.slots[0].answer([b"first, "])
-    assert server.receive(13) == b"first, second"
-
-
-def test_an_answer_to_nobody_ends_the_connection(server: Server) -> None:
-    server.client.close()
-    server.connection.answer(b"too late")
-    assert server.reasons == ["Broken pipe"]
 
 
 def test_a_short_piece_of_a_file_leaves_with_the_bytes_around_it(server: Server) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from ottla.broker.dispatch import Context
 from ottla.broker.handlers import consumer_group_describe, consumer_group_heartbeat, incremental_alter_configs
-from ottla.broker.slices import finished
+from ottla.broker.loop.slices import run_to_end
 from ottla.controller.configs import ResourceType
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -39,6 +39,7 @@ def ask(opened: OpenBroker, module: Any, request: Request) -> Any:
     """The answer, whether it comes at once or by the way back."""
     answers: list[Any] = []
     context = SimpleNamespace(
+        origin=None,
         version=request.api.highest,
         client_id="test",
         connection=SimpleNamespace(listener="PLAINTEXT", address="127.0.0.1"),
@@ -46,11 +47,10 @@ def ask(opened: OpenBroker, module: Any, request: Request) -> Any:
     )
     response = module.handle(opened.broker, request, cast(Context, context))
     if isinstance(response, GeneratorType):
-        response = finished(response)
+        response = run_to_end(opened.loop, response)
     if response is not None:
         return response
-    if not answers:
-        opened.loop.run_once()
+    opened.loop.run_until(lambda: bool(answers))
     return answers[0]
 
 
@@ -97,7 +97,8 @@ def test_a_group_goes_by_its_own_configuration(opened: OpenBroker) -> None:
 
 def test_a_topic_that_grows_reaches_the_group(opened: OpenBroker) -> None:
     join(opened)
-    finished(opened.broker.catalog.create_partitions([CreatePartitionsTopic(name="t", count=5, assignments=None)]))
+    asked = CreatePartitionsTopic(name="t", count=5, assignments=None)
+    run_to_end(opened.loop, opened.broker.topic_requests.expand([asked]))
     while len(opened.broker.coordinator_slices) or opened.loop.is_busy():
         opened.loop.run_once()
     request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=2)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from ottla.broker.broker import Broker
-from ottla.broker.coordinator import RELOADED_AFTER_SECONDS, Coordinator, coordinator_topic
-from ottla.broker.loop import Loop
-from ottla.broker.slices import finished
+from ottla.broker.coordinators.coordinator import RELOADED_AFTER_SECONDS, Coordinator, coordinator_topic
+from ottla.broker.loop.loop import Loop
+from ottla.broker.loop.slices import run_to_end
 from ottla.coordinator.operation import Operation, Reply
 from ottla.log.errors import StorageFailed
 from ottla.log.files import DiskFiles
@@ -65,7 +65,7 @@ class Counter:
     def expired(self, operation: Operation, timer: Hashable) -> None:
         self.expirations.append(timer)
 
-    def resigned(self) -> list[Reply]:
+    def pending_replies(self) -> list[Reply]:
         return self.waiting
 
     # Events
@@ -113,6 +113,7 @@ class Counting:
         self.end_round()
 
     def submit_count(self, name: str, producer: tuple[int, int] = (-1, -1)) -> None:
+        self.ensure_topic()
         reply = self.reply()
         self.coordinator.submit(name, reply, lambda machine, operation: machine.count(operation, reply, name), producer)
 
@@ -120,7 +121,12 @@ class Counting:
         self.loop.call_soon(lambda: None)  # so that it does not wait
         self.loop.run_once()
 
+    def ensure_topic(self) -> None:
+        if not self.coordinator.partition_count:
+            run_to_end(self.loop, self.coordinator.ensure_topic())
+
     def look(self, name: str) -> None:
+        self.ensure_topic()
         reply = self.reply()
         self.coordinator.submit(name, reply, lambda machine, operation: machine.look(operation, reply, name))
 
@@ -285,7 +291,7 @@ def test_a_record_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
     partition = first.partition("a")
     for key, value in ((b"\0", b"x"), (b"\0\0\x7f", b"x"), (b"\0\0\0\x01a", b"\0")):
         bad = build_batch([value], keys=[key], timestamp=0)
-        partition.append(bad, read_header(bad), 0)
+        partition.writer.append(bad, read_header(bad), 0)
     first.count("a")
     first.stop()
     second = Counting(tmp_path)
@@ -371,7 +377,7 @@ def test_a_log_whose_disk_failed_is_not_loaded_again(tmp_path: Path) -> None:
 
 
 def test_a_log_that_cannot_be_read_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.broker.coordinator.LOADED_AGAIN_AFTER_SECONDS", 0.001)
+    monkeypatch.setattr("ottla.broker.coordinators.shard.LOADED_AGAIN_AFTER_SECONDS", 0.001)
     first = Counting(tmp_path)
     first.count("a")
     first.stop()
@@ -439,6 +445,7 @@ def test_an_answer_that_cannot_be_given_does_not_keep_the_others(counting: Count
         for reply in (Reply(cannot_be_written, lambda code: code), counting.reply()):
             operation.answer(reply, HeartbeatResponse(error_code=0))
 
+    counting.ensure_topic()
     counting.coordinator.submit("a", counting.reply(), answer_both)
     assert codes(counting.answers) == [0]
 
@@ -465,7 +472,7 @@ def test_timers_can_be_moved_both_ways_and_cancelled(counting: Counting) -> None
 
 def test_a_topic_that_was_deleted_begins_anew(counting: Counting) -> None:
     counting.count("a")
-    finished(counting.broker.catalog.delete_topics([DeleteTopicState(name=TOPIC, topic_id=ZERO_UUID)]))
+    run_to_end(counting.loop, counting.broker.topic_requests.delete([DeleteTopicState(name=TOPIC, topic_id=ZERO_UUID)]))
     counting.look("a")
     assert [answer.throttle_time_ms for answer in counting.answers] == [1, 0]
 
@@ -476,8 +483,13 @@ def test_who_waits_is_refused_when_the_topic_is_deleted(counting: Counting) -> N
     machine.waiting.append(counting.reply())
     shard = counting.coordinator.shard_of(counting.partition("a").index)
     assert shard is not None
-    shard.run(lambda operation: operation.set_timer("late", 0))
-    finished(counting.broker.catalog.delete_topics([DeleteTopicState(name=TOPIC, topic_id=ZERO_UUID)]))
+
+    def set_timer(_topic: str) -> None:
+        """Just before the coordinator learns of it."""
+        shard.run(lambda operation: operation.set_timer("late", 0))
+
+    counting.broker.topics._watchers.insert(0, set_timer)
+    run_to_end(counting.loop, counting.broker.topic_requests.delete([DeleteTopicState(name=TOPIC, topic_id=ZERO_UUID)]))
     assert codes(counting.answers) == [0, ErrorCode.NOT_COORDINATOR]
     counting.loop.call_later(0.001, lambda: None)
     counting.loop.run_once()
@@ -488,7 +500,7 @@ def test_a_topic_of_the_broker_s_own_that_cannot_be_made_is_told_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     opened = OpenBroker(tmp_path, offsets_topic_segment_bytes="1000")
-    assert [opened.broker.groups.ensure_topic() for _ in range(3)] == [0, 0, 0]
+    assert [run_to_end(opened.loop, opened.broker.groups.ensure_topic()) for _ in range(3)] == [0, 0, 0]
     told = [record for record in caplog.records if "cannot be made" in record.getMessage()]
     assert len(told) == 1
     opened.stop()

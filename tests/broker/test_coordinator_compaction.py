@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinator.classic_group import ClassicGroup
-from ottla.coordinator.consumer_group import ConsumerGroup
+from ottla.coordinator.classic.group import ClassicGroup
+from ottla.coordinator.consumer.group import ConsumerGroup
 from ottla.log.compaction import Compaction, cleanable
 from ottla.log.housekeeping import run_here
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -176,7 +176,7 @@ def known(broker: SimulatedBroker) -> Any:
             if offsets.has_pending(name)
         },
         "groups": {
-            name: (group.epoch, group.assignment_epoch, group.members, group.targets)
+            name: (group.epoch, group.target.epoch, group.members, group.target.by_member)
             for name, group in groups.machine.groups.items()
             if isinstance(group, ConsumerGroup)
         },

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from ottla.broker.broker import Broker
-from ottla.broker.config_layers import BrokerSettings
-from ottla.broker.coordinator import MOST_REST_SECONDS, RELOADED_AFTER_SECONDS
-from ottla.broker.coordinator_log import LOADED_IN_A_STEP, Replay
-from ottla.broker.loop import Loop
-from ottla.broker.slices import SLICE_SECONDS
-from ottla.broker.system import LinuxSystem
+from ottla.broker.config.layers import BrokerSettings
+from ottla.broker.coordinators.coordinator import MOST_REST_SECONDS, RELOADED_AFTER_SECONDS
+from ottla.broker.coordinators.loading import LOADED_IN_A_STEP, Replay
+from ottla.broker.loop.loop import Loop
+from ottla.broker.loop.slices import SLICE_SECONDS, run_to_end
+from ottla.broker.loop.system import LinuxSystem
 from ottla.controller.topic_names import OFFSETS_TOPIC
-from ottla.coordinator.classic_group import ClassicGroup
-from ottla.coordinator.group import Committer
+from ottla.coordinator.classic.group import ClassicGroup
+from ottla.coordinator.group import Committer, OffsetToCommit
 from ottla.coordinator.group_machine import GroupMachine
-from ottla.coordinator.offset_commit import OffsetToCommit, commit
+from ottla.coordinator.offsets.commit import commit
 from ottla.coordinator.operation import Operation, Reply
 from ottla.log.producers import Origin
 from ottla.records.batch import HEADER_SIZE, read_header
@@ -64,7 +64,7 @@ class Opened:
 
     def write(self, index: int, records: Records, codec: int = 0) -> None:
         """Straight into the log of a coordinator."""
-        self.broker.groups.ensure_topic()
+        run_to_end(self.loop, self.broker.groups.ensure_topic())
         partition = self.broker.topics.partition(OFFSETS_TOPIC, index)
         assert partition is not None
         batch = build_batch(
@@ -72,7 +72,7 @@ class Opened:
         )
         if codec:
             batch = compressed(batch, codec)
-        partition.append(batch, read_header(batch), self.broker.clock_ms(), origin=Origin.COORDINATOR)
+        partition.writer.append(batch, read_header(batch), self.broker.clock_ms(), origin=Origin.COORDINATOR)
 
     def load(self) -> None:
         while self.broker.groups.is_loading:
@@ -123,7 +123,7 @@ def compressed(batch: bytearray, codec: int) -> bytearray:
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Opened]:
     opened = Opened(tmp_path)
-    opened.broker.catalog.create_topics([topic("t")])
+    run_to_end(opened.loop, opened.broker.topic_requests.create([topic("t")]))
     yield opened
     opened.stop()
 
@@ -136,6 +136,7 @@ def committed_offset(group_id: str, offset: int) -> tuple[bytes, bytes]:
 
 def group_in(opened: Opened, index: int) -> str:
     """A group that a partition keeps."""
+    run_to_end(opened.loop, opened.broker.groups.ensure_topic())
     return next(
         name for name in map("group {}".format, range(10_000)) if opened.broker.groups.partition_of(name) == index
     )

@@ -12,8 +12,8 @@ from ottla.broker import dispatch
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import Context
 from ottla.broker.handlers import describe_cluster
-from ottla.broker.loop import Loop
-from ottla.broker.slices import Slices, Steps
+from ottla.broker.loop.loop import Loop
+from ottla.broker.loop.slices import Slices, Steps
 from ottla.wire.messages.api_versions import ApiVersionsResponse
 from ottla.wire.messages.describe_cluster import DescribeClusterResponse
 

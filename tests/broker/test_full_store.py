@@ -16,7 +16,7 @@ from ottla.broker.handlers import (
     delete_topics,
     incremental_alter_configs,
 )
-from ottla.controller.local_store import LocalStore
+from ottla.controller.sqlite_nodes import SqliteNodes
 from ottla.controller.store import StoreUnusable
 from ottla.wire.errors import ErrorCode
 from ottla.wire.schema import Request
@@ -85,10 +85,10 @@ def test_a_change_that_cannot_be_kept_is_refused(
 
     module, request, code_of = CHANGES[change]
     with monkeypatch.context() as patch:
-        patch.setattr(LocalStore, "commit", fail)
+        patch.setattr(SqliteNodes, "commit", fail)
         assert code_of(opened.ask(module, request)) == ErrorCode.KAFKA_STORAGE_ERROR
     broker = opened.broker
-    assert list(broker.topics.by_name) == list(broker.catalog.cluster.topics) == ["t"]
+    assert list(broker.topics.by_name) == list(broker.controller.cluster.topics) == ["t"]
     assert set(broker.logs.logs) == {("t", 0)}
     assert broker.topics.by_name["t"].overrides == {}
     assert broker.settings.of_broker == {}

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from ottla.broker.config_layers import BrokerSettings
-from ottla.broker.group_configs import GroupConfigs
+from ottla.broker.config.groups import GroupConfigs
+from ottla.broker.config.layers import BrokerSettings
 from ottla.config import ConfigError, Source
-from ottla.controller import layout
-from ottla.controller.local_store import LocalStore
+from ottla.controller.changes import ChangedGroupConfig
+from ottla.controller.cluster import Cluster
 
 SESSION = "consumer.session.timeout.ms"
 HEARTBEAT = "consumer.heartbeat.interval.ms"
@@ -19,55 +16,56 @@ ASSIGNMENT = "consumer.assignment.interval.ms"
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[LocalStore]:
-    store = LocalStore(str(tmp_path / "store"))
-    store.commit(layout.prepare_operations(store))
-    yield store
-    store.close()
+def cluster() -> Cluster:
+    return Cluster()
 
 
-def test_a_group_goes_by_its_own_settings_and_others_by_the_brokers(store: LocalStore) -> None:
-    configs = GroupConfigs(store, BrokerSettings({"group.consumer.heartbeat.interval.ms": "7000"}))
-    configs.replace("own/group", {SESSION: "50000"})
+def replace(cluster: Cluster, group_id: str, texts: dict[str, str]) -> None:
+    cluster.replay(ChangedGroupConfig(group_id, texts, group_id in cluster.group_configs))
+
+
+def test_a_group_goes_by_its_own_settings_and_others_by_the_brokers(cluster: Cluster) -> None:
+    configs = GroupConfigs(lambda: cluster, BrokerSettings({"group.consumer.heartbeat.interval.ms": "7000"}))
+    replace(cluster, "own/group", {SESSION: "50000"})
     own, other = configs.consumer_settings("own/group"), configs.consumer_settings("other")
     assert (own.session_timeout_ms, own.heartbeat_interval_ms) == (50_000, 7000)
     assert (other.session_timeout_ms, other.heartbeat_interval_ms) == (45_000, 7000)
 
 
-def test_a_setting_of_the_broker_alone_holds_for_every_group(store: LocalStore) -> None:
-    configs = GroupConfigs(store, BrokerSettings({"group.consumer.regex.refresh.interval.ms": "20000"}))
+def test_a_setting_of_the_broker_alone_holds_for_every_group(cluster: Cluster) -> None:
+    configs = GroupConfigs(lambda: cluster, BrokerSettings({"group.consumer.regex.refresh.interval.ms": "20000"}))
     assert configs.consumer_settings("g").regex_refresh_interval_ms == 20_000
-    assert GroupConfigs(store, BrokerSettings()).consumer_settings("g").regex_refresh_interval_ms == 600_000
+    assert GroupConfigs(lambda: cluster, BrokerSettings()).consumer_settings("g").regex_refresh_interval_ms == 600_000
 
 
-def test_they_last_until_they_are_taken_away(store: LocalStore) -> None:
+def test_they_last_until_they_are_taken_away(cluster: Cluster) -> None:
     settings = BrokerSettings()
-    GroupConfigs(store, settings).replace("a b/ö", {SESSION: "50000"})
-    configs = GroupConfigs(store, settings)
-    assert configs.by_group == {"a b/ö": {SESSION: "50000"}}
-    configs.consumer_settings("a b/ö")
-    configs.replace("a b/ö", {})
+    replace(cluster, "a b/ö", {SESSION: "50000"})
+    configs = GroupConfigs(lambda: cluster, settings)
+    assert configs.consumer_settings("a b/ö").session_timeout_ms == 50_000
+    replace(cluster, "a b/ö", {SESSION: "55000"})
+    assert configs.consumer_settings("a b/ö").session_timeout_ms == 55_000
+    replace(cluster, "a b/ö", {})
     assert configs.consumer_settings("a b/ö").session_timeout_ms == 45_000
-    assert GroupConfigs(store, settings).by_group == {}
 
 
-def test_settings_of_the_broker_that_change_are_seen(store: LocalStore) -> None:
+def test_settings_of_the_broker_that_change_are_seen(cluster: Cluster) -> None:
     settings = BrokerSettings()
-    configs = GroupConfigs(store, settings)
+    configs = GroupConfigs(lambda: cluster, settings)
     assert configs.consumer_settings("g").assignment_interval_ms == 1000
     settings.set_dynamic({"group.consumer.assignment.interval.ms": "3"}, {})
     assert configs.consumer_settings("g").assignment_interval_ms == 3
 
 
-def test_limits_that_were_narrowed_hold_for_what_was_set_before(store: LocalStore) -> None:
-    GroupConfigs(store, BrokerSettings()).replace("g", {SESSION: "60000"})
+def test_limits_that_were_narrowed_hold_for_what_was_set_before(cluster: Cluster) -> None:
+    replace(cluster, "g", {SESSION: "60000"})
     narrowed = BrokerSettings({"group.consumer.max.session.timeout.ms": "55000"})
-    assert GroupConfigs(store, narrowed).consumer_settings("g").session_timeout_ms == 55_000
+    assert GroupConfigs(lambda: cluster, narrowed).consumer_settings("g").session_timeout_ms == 55_000
 
 
-def test_a_description_tells_where_a_value_is_from(store: LocalStore) -> None:
-    configs = GroupConfigs(store, BrokerSettings({"group.consumer.heartbeat.interval.ms": "7000"}))
-    configs.replace("g", {SESSION: "50000"})
+def test_a_description_tells_where_a_value_is_from(cluster: Cluster) -> None:
+    configs = GroupConfigs(lambda: cluster, BrokerSettings({"group.consumer.heartbeat.interval.ms": "7000"}))
+    replace(cluster, "g", {SESSION: "50000"})
     described = {entry.name: (entry.text, entry.source) for entry in configs.describe("g")}
     assert described == {
         ASSIGNMENT: ("1000", Source.DEFAULT),
@@ -90,13 +88,13 @@ def test_a_description_tells_where_a_value_is_from(store: LocalStore) -> None:
         ({HEARTBEAT: "0"}, f"Invalid value 0 for configuration {HEARTBEAT}: Value must be at least 1"),
     ],
 )
-def test_what_cannot_be_is_refused_in_kafkas_words(store: LocalStore, texts: dict[str, str], message: str) -> None:
+def test_what_cannot_be_is_refused_in_kafkas_words(cluster: Cluster, texts: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        GroupConfigs(store, BrokerSettings()).check(texts)
+        GroupConfigs(lambda: cluster, BrokerSettings()).check(texts)
     assert str(caught.value) == message
 
 
-def test_a_session_outlasts_the_time_between_heartbeats(store: LocalStore) -> None:
+def test_a_session_outlasts_the_time_between_heartbeats(cluster: Cluster) -> None:
     settings = BrokerSettings({"group.consumer.max.heartbeat.interval.ms": "50000"})
     with pytest.raises(ConfigError, match=f"{SESSION} must be greater than {HEARTBEAT}"):
-        GroupConfigs(store, settings).check({HEARTBEAT: "45000"})
+        GroupConfigs(lambda: cluster, settings).check({HEARTBEAT: "45000"})

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.asked_offsets import COMMITTED_AT_ONCE
-from ottla.broker.quotas import REQUEST_PERCENTAGE, client_entity
+from ottla.broker.coordinators.asked_offsets import COMMITTED_AT_ONCE
+from ottla.broker.quotas.quotas import REQUEST_PERCENTAGE, client_entity
 from ottla.testing.simulated_client import SimulatedClient
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

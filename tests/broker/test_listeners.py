@@ -8,9 +8,9 @@ import pytest
 
 import ottla.testing
 from ottla.broker.broker import Broker
-from ottla.broker.config_layers import BrokerSettings
-from ottla.broker.listeners import Endpoint, advertised_endpoint, plaintext, read_advertised, read_listeners
-from ottla.broker.loop import Loop
+from ottla.broker.config.layers import BrokerSettings
+from ottla.broker.loop.loop import Loop
+from ottla.broker.network.listeners import Endpoint, advertised_endpoint, plaintext, read_advertised, read_listeners
 from ottla.client import Admin
 from ottla.config import ConfigError
 from ottla.testing.files import SimulatedFiles

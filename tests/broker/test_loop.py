@@ -9,8 +9,8 @@ from functools import partial
 
 import pytest
 
-from ottla.broker.loop import READ, Loop
-from ottla.broker.system import LinuxSystem, ReadyCallback
+from ottla.broker.loop.loop import READ, Loop
+from ottla.broker.loop.system import LinuxSystem, ReadyCallback
 
 
 @pytest.fixture

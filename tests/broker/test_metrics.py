@@ -66,7 +66,7 @@ def test_requests_and_lags_are_counted(ottla: LocalBroker) -> None:
 
 
 def test_the_pages_are_served_on_a_port_of_their_own(ottla: LocalBroker) -> None:
-    port = ottla.call(lambda broker: broker.serve_pages("127.0.0.1", 0))
+    port = ottla.call(lambda broker: broker.pages.serve("127.0.0.1", 0))
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as page:
         assert page.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         assert b"ottla_topics 0" in page.read()
@@ -76,7 +76,7 @@ def test_the_pages_are_served_on_a_port_of_their_own(ottla: LocalBroker) -> None
 
 def test_a_failed_disk_is_told_by_the_health_page(ottla: LocalBroker) -> None:
     ottla.topic("t")
-    port = ottla.call(lambda broker: broker.serve_pages("127.0.0.1", 0))
+    port = ottla.call(lambda broker: broker.pages.serve("127.0.0.1", 0))
     failure = StorageFailed("it failed")
     ottla.call(lambda broker: setattr(broker.logs.logs["t", 0], "failure", str(failure)))
     with pytest.raises(urllib.error.HTTPError) as refused:
@@ -128,7 +128,7 @@ def test_who_is_far_behind_is_counted_in_slices_and_once(ottla: LocalBroker, mon
 def test_a_scrape_does_not_wait_for_all_that_is_to_be_counted(
     ottla: LocalBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    port = ottla.call(lambda broker: broker.serve_pages("127.0.0.1", 0))
+    port = ottla.call(lambda broker: broker.pages.serve("127.0.0.1", 0))
 
     def lag() -> list[str]:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as page:
@@ -140,7 +140,7 @@ def test_a_scrape_does_not_wait_for_all_that_is_to_be_counted(
     commit(ottla, "g", "t", 0)
     assert lag() == ['ottla_group_lag{group="g",topic="t",partition="0"} 3']
     ottla.put("t", b"a")
-    monkeypatch.setattr("ottla.broker.lags.PATIENCE_SECONDS", 0)
+    monkeypatch.setattr("ottla.broker.coordinators.lags.PATIENCE_SECONDS", 0)
     assert lag() == ['ottla_group_lag{group="g",topic="t",partition="0"} 3']  # which was known
     deadline = time.monotonic() + 30
     while lag() != ['ottla_group_lag{group="g",topic="t",partition="0"} 4']:  # and is counted meanwhile
@@ -157,8 +157,8 @@ def test_pages_of_many_who_ask_at_once_are_made_once(ottla: LocalBroker, monkeyp
             yield
         return b"#" * 3_000_000  # more than a socket takes at once
 
-    monkeypatch.setattr("ottla.broker.broker.exposition_steps", slow)
-    port = ottla.call(lambda broker: broker.serve_pages("127.0.0.1", 0))
+    monkeypatch.setattr("ottla.broker.pages.exposition_steps", slow)
+    port = ottla.call(lambda broker: broker.pages.serve("127.0.0.1", 0))
     connections = [socket.create_connection(("127.0.0.1", port), 10) for _ in range(3)]
     for connection in connections:
         connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import ottla.testing
-from ottla.broker.config_layers import BrokerSettings
+from ottla.broker.config.layers import BrokerSettings
 from ottla.client import Admin, ConfigChange, ConfigOperation, NewTopic, Resource, ResourceKind
 from ottla.records.build import build_batch
 from ottla.wire.frames import decode_response, encode_request
@@ -36,6 +36,24 @@ def test_a_limit_of_connections_holds_as_soon_as_it_is_set() -> None:
             taken.settimeout(0.05)
             with pytest.raises(TimeoutError):
                 taken.recv(1)
+
+
+def test_what_was_set_while_the_broker_ran_holds_after_its_next_start() -> None:
+    with ottla.testing.broker() as broker:
+        with Admin(broker.bootstrap) as admin:
+            texts = {"max.connections": "1", "log.cleaner.backoff.ms": "77", "producer.id.expiration.ms": "78"}
+            changes = [ConfigChange(name, ConfigOperation.SET, text) for name, text in texts.items()]
+            admin.alter_configs(Resource(ResourceKind.BROKER, "1"), changes)
+        broker.restart()
+        with (
+            contextlib.closing(Connection((broker.host, broker.port))) as first,
+            contextlib.closing(socket.create_connection((broker.host, broker.port))) as refused,
+        ):
+            assert ask(first, requests.metadata(), 9).brokers
+            refused.settimeout(10)
+            assert refused.recv(1) == b""
+        [housekeeping] = broker.call(lambda running: running._housekeeping.parts)
+        assert (housekeeping.compaction_interval_ms, housekeeping.producer_expiration_ms) == (77, 78)
 
 
 @pytest.mark.parametrize(("limits", "is_taken"), [("127.0.0.1:0", False), ("127.0.0.9:0, 127.0.0.1:100", True)])

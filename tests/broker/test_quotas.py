@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.quotas import (
+from ottla.broker.quotas.quotas import (
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
     FORGOTTEN_AFTER_MS,
+    MOST_KNOWN,
     PRODUCER_BYTE_RATE,
     Quotas,
     Rate,
@@ -156,7 +157,20 @@ def test_who_is_idle_for_an_hour_is_forgotten() -> None:
         quotas.charge(PRODUCER_BYTE_RATE, f"client-{number}", 1, 0)
         quotas.charge_mutations(f"client-{number}", 1, 0)
     quotas.charge(PRODUCER_BYTE_RATE, "late", 1, FORGOTTEN_AFTER_MS + 1)
-    assert quotas.known == 1
+    quotas.charge_mutations("late", 1, FORGOTTEN_AFTER_MS + 1)
+    assert quotas.known == 2
+
+
+def test_a_client_that_invents_names_is_not_remembered_by_all_of_them() -> None:
+    quotas = Quotas()
+    quotas.set_limits(client_entity(None), {PRODUCER_BYTE_RATE: 1000, CONTROLLER_MUTATION_RATE: 1})
+    for number in range(3 * MOST_KNOWN):
+        quotas.charge(PRODUCER_BYTE_RATE, f"client-{number}", 1, number)
+        quotas.charge_mutations(f"client-{number}", 1, number)
+        if number % 1000 == 0:
+            throttle_ms = quotas.charge(PRODUCER_BYTE_RATE, "steady", 2000, number)
+    assert quotas.known == 2 * MOST_KNOWN
+    assert throttle_ms > 0
 
 
 def test_no_wait_is_longer_than_a_reply_can_tell() -> None:

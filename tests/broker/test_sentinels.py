@@ -47,6 +47,6 @@ def test_what_has_no_limit_is_kept(tmp_path: Path, settings: dict[str, str]) -> 
         log.append(batch, read_header(batch), 0, 1)
         log.roll(1)
     log.advance_high_watermark(log.end_offset)
-    run_here(Housekeeping(broker.broker.logs, lambda: time.time_ns() // 1_000_000).retain())
+    run_here(Housekeeping(broker.broker.logs.managers[0], lambda: time.time_ns() // 1_000_000).retain())
     assert (log.log_start_offset, log.end_offset) == (0, 3)
     broker.stop()

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ottla.broker.admission import Admission
-from ottla.broker.connection import Connection
-from ottla.broker.loop import Loop, Timer
-from ottla.broker.server import Server
-from ottla.broker.system import SocketBuffers
+from ottla.broker.loop.loop import Loop, Timer
+from ottla.broker.loop.system import SocketBuffers
+from ottla.broker.network.admission import Admission
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.server import Server
 
 
 @pytest.fixture

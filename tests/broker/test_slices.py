@@ -1,12 +1,24 @@
 """Long work in short steps: turns, jobs, failures, cancelling."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from ottla.broker.loop import Loop
-from ottla.broker.slices import MOST_REPEATS, MOST_STEPS, Slices, Steps, finished, mapped, parts_of, with_few_repeats
+from ottla.broker.loop.loop import Loop
+from ottla.broker.loop.slices import (
+    MOST_REPEATS,
+    MOST_STEPS,
+    Future,
+    Slices,
+    Steps,
+    finished,
+    mapped,
+    parts_by_topic,
+    parts_of,
+    with_few_repeats,
+)
 
 
 class SlowedLoop:
@@ -184,6 +196,7 @@ def test_what_fails_is_told_and_the_others_go_on() -> None:
 
 def test_an_answer_repeats_itself_a_hundred_times() -> None:
     assert with_few_repeats([1, 2, 1]) == [1, 2, 1]
+    assert with_few_repeats([1, 1, 1, 2], most=1) == [1, 1, 2]
     assert with_few_repeats([1] * 1000 + [2]) == [1] * (MOST_REPEATS + 1) + [2]
 
 
@@ -191,3 +204,56 @@ def test_parts_and_maps() -> None:
     assert list(parts_of([1, 2, 3], 2)) == [[1, 2], [3]]
     assert not list(parts_of([], 2))
     assert finished(mapped(str, [1, 2])) == ["1", "2"]
+
+
+def test_steps_wait_for_a_future() -> None:
+    loop = SlowedLoop()
+    slices, ended, future = slices_on(loop), Ended(), Future[int]()
+
+    def steps() -> Steps:
+        return (yield from future.wait()) + (yield from future.wait())
+
+    slices.start(steps(), ended)
+    loop.round()
+    loop.round()
+    assert (ended.results, len(slices)) == ([], 0)
+    future.set(2)
+    loop.round()
+    assert ended.results == [4]
+
+
+def test_what_waits_for_a_future_can_be_cancelled() -> None:
+    loop = SlowedLoop()
+    slices, ended, future = slices_on(loop), Ended(), Future[int]()
+    task = slices.start(future.wait(), ended)
+    loop.round()
+    task.cancel()
+    future.set(1)
+    loop.round()
+    assert (ended.results, ended.failures) == ([], [])
+
+
+def test_who_comes_behind_a_cancelled_task_has_its_turn() -> None:
+    loop, seen, ended = SlowedLoop(), list[str](), Ended()
+    slices = slices_on(loop, takes_turns=False)
+    never: Future[int] = Future()
+    first = slices.start(never.wait(), ended)
+    loop.round()
+    slices.start(counted(1, seen, "next"), ended)
+    loop.round()
+    assert seen == []
+    first.cancel()
+    loop.round()
+    assert ended.results == ["next"]
+
+
+@pytest.mark.parametrize("counts", [[], [0], [3], [0, 0, 7], [5, 5, 5], [1, 2, 3, 4], [12]])
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+def test_parts_by_topic_have_everything_once_and_in_order(counts: list[int], size: int) -> None:
+    topics = [SimpleNamespace(partitions=[(place, n) for n in range(count)]) for place, count in enumerate(counts)]
+    parts = list(parts_by_topic(topics, size))
+    assert [each for part in parts for _, named, _ in part for each in named] == [
+        each for topic in topics for each in topic.partitions
+    ]
+    assert [topic for part in parts for topic, _, goes_on in part if not goes_on] == topics
+    assert all(sum(len(named) for _, named, _ in part) <= size and len(part) <= size for part in parts)

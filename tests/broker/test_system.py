@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.broker.loop import Loop
-from ottla.broker.system import FEW_WAITS, READ, LinuxSystem
+from ottla.broker.loop.loop import Loop
+from ottla.broker.loop.system import FEW_WAITS, READ, LinuxSystem
 
 AWAKE_SECONDS = 0.001
 NUMBER = 1_000_000  # of no file

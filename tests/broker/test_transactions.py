@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinator.transaction_machine import TransactionMachine
+from ottla.broker.loop.slices import run_to_end
+from ottla.coordinator.transactions.machine import TransactionMachine
 from ottla.log.errors import StorageFailed
 from ottla.replica.partition import Partition
+from ottla.replica.writer import PartitionWriter
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -18,6 +20,7 @@ from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.wire.messages.delete_topics import DeleteTopicState
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.messages.write_txn_markers import (
@@ -25,6 +28,7 @@ from ottla.wire.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from ottla.wire.uuids import ZERO_UUID
 from tests.broker.transactional_client import (
     READ_COMMITTED,
     TOPIC,
@@ -294,14 +298,14 @@ def test_markers_from_elsewhere_end_what_is_open(broker: SimulatedBroker) -> Non
 
 def failing(monkeypatch: pytest.MonkeyPatch, is_failing: Callable[[Partition], bool]) -> None:
     """Let appends that brokers make themselves find the disk full."""
-    append = Partition.append
+    append = PartitionWriter.append
 
-    def maybe(self: Partition, *arguments: Any, **options: Any) -> Any:
-        if is_failing(self):
+    def maybe(self: PartitionWriter, *arguments: Any, **options: Any) -> Any:
+        if is_failing(self._partition):
             raise StorageFailed("no space left on device")
         return append(self, *arguments, **options)
 
-    monkeypatch.setattr(Partition, "append", maybe)
+    monkeypatch.setattr(PartitionWriter, "append", maybe)
 
 
 def test_markers_wait_for_room_on_the_disk(broker: SimulatedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -405,7 +409,7 @@ def test_markers_that_a_coordinator_left_behind_do_not_end_the_next_transaction(
     append_in(client, 0, 0, b"a")
     full: set[str] = {TOPIC}
     failing(monkeypatch, lambda partition: partition.topic in full)
-    monkeypatch.setattr("ottla.broker.markers.RETRY_SECONDS", 10)
+    monkeypatch.setattr("ottla.broker.coordinators.markers.RETRY_SECONDS", 10)
     assert client.end(is_commit=True) == 0
     full.add("__transaction_state")
     for number in range(8):  # in both of its partitions somebody fails, and so both coordinators start over
@@ -427,7 +431,7 @@ def test_a_deleted_topic_holds_nobody_up(broker: SimulatedBroker) -> None:
     client = TransactionalClient(broker)
     client.init()
     append_in(client, 0, 0, b"a")
-    broker.broker.catalog._delete([TOPIC])
+    run_to_end(broker.loop, broker.broker.topic_requests.delete([DeleteTopicState(name=TOPIC, topic_id=ZERO_UUID)]))
     assert client.end(is_commit=True) == 0
     broker.advance(1)
     assert client.state() == "CompleteCommit"
@@ -455,7 +459,7 @@ def test_a_producer_that_writes_no_more_is_forgotten(start: Start) -> None:
     assert partition is not None
     broker.advance(650)
     assert len(partition.log.producers) == 1  # fenced by the abort of its transaction, and remembered for that
-    broker.advance(600)
+    broker.advance(1200)
     assert len(partition.log.producers) == 0
 
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 from ottla.records.build import build_batch
 from ottla.records.read import read_batches
 from ottla.testing.simulated_client import SimulatedClient
+from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
 from ottla.wire.messages.end_txn import EndTxnRequest
@@ -49,6 +50,16 @@ class TransactionalClient:
         )
         answer = self.connection.ask(request, 3)
         return int(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
+
+    def add_offsets(self, group: str) -> int:
+        """What a client of version 1 sends before it commits offsets."""
+        request = AddOffsetsToTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer[0],
+            producer_epoch=self.producer[1],
+            group_id=group,
+        )
+        return int(self._until_settled(request, 3).error_code)
 
     def write_request(
         self, index: int, sequence: int, *values: bytes, producer: Producer | None = None

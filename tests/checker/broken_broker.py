@@ -31,9 +31,9 @@ def show_aborted() -> None:
 
 def show_undecided() -> None:
     """Readers of what is committed do not wait for the end of transactions."""
-    from ottla.log.log import Log
+    from ottla.replica import machine
 
-    setattr(Log, "last_stable_offset", property(lambda log: log.high_watermark))  # noqa: B010
+    setattr(machine, "stable_offset", lambda high_watermark, *_: high_watermark)  # noqa: B010
 
 
 def forget_the_tail() -> None:
@@ -53,10 +53,10 @@ def forget_the_tail() -> None:
 
 def forget_offsets() -> None:
     """A coordinator that loads takes in only the first offset of each partition of a group."""
-    from ottla.coordinator.offsets import Offsets
+    from ottla.coordinator.offsets.offsets import Offsets
 
     put: Callable[..., Any] = Offsets.put
-    from ottla.broker.coordinator_log import Replay
+    from ottla.broker.coordinators.loading import Replay
 
     replay: Callable[..., None] = Replay._record
 
@@ -107,14 +107,12 @@ def keep_what_is_deleted() -> None:
     """Compaction removes deletions, and leaves what they delete."""
     from ottla.log.compaction import Keeper
     from ottla.records.codec import decode_keys
-    from ottla.records.read import Batch
-    from ottla.records.retain import retain_batch
 
-    def kept_data(keeper: Any, header: Any, batch: Any) -> Any:
-        mask = [not is_tombstone for _, _, is_tombstone in decode_keys(Batch(header, batch).area(), header.count)]
-        return retain_batch(batch, mask) if any(mask) else keeper._nothing(header, batch)
+    def mask(_keeper: Any, _header: Any, portion: Any) -> Any:
+        entries = decode_keys(portion.area, portion.records)
+        return bytes(not is_tombstone for _, _, is_tombstone in entries), False
 
-    setattr(Keeper, "_kept_data", kept_data)  # noqa: B010
+    setattr(Keeper, "_mask", mask)  # noqa: B010
 
 
 MISTAKES: dict[str, tuple[Callable[[], None], set[Kind]]] = {

@@ -24,6 +24,7 @@ class Kind(StrEnum):
     LOST_COMMIT = "a group's committed offset went back"
     UNSENT_READ = "a reader was given what nobody sent"
     RESURRECTED_KEY = "a key that was deleted is there again"
+    REPLICAS_DIFFER = "two replicas of a partition are not the same"
 
 
 class Anomaly(NamedTuple):

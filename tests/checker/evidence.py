@@ -105,11 +105,12 @@ class Evidence:
         return isolation is Isolation.UNCOMMITTED or transaction is None or self.is_committed(transaction)
 
     def may_be_compacted_away(self, value: str) -> bool:
-        """Whether compaction may have removed it: deletions, what was aborted, and what has a successor."""
+        """Whether compaction may have removed it: deletions, what may have been aborted, and what has a successor."""
         sent = self.sends.get(value)
         if sent is None or sent.key is None:
             return False
-        if sent.is_tombstone or not self._may_count(value):
+        transaction = self.transaction_of(value)
+        if sent.is_tombstone or (transaction is not None and not self.is_committed(transaction)):
             return True
         later = self.by_key[sent.key]
         return any(self._may_count(other) for other in later[later.index(value) + 1 :])

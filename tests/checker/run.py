@@ -22,7 +22,8 @@ from ottla.wire.frames import encode_request
 from tests.checker.check import Anomaly, find_anomalies
 from tests.checker.clients import INPUT, OUTPUT, PARTITIONS, QUIET, TABLE, WORKERS, transactional_id_of, value_of
 from tests.checker.history import EndSeen, HistoryWriter, Isolation, Place, Polled, Positioned, read_history
-from tests.compat.killable import KillableBroker
+from tests.child_processes import die_with_parent
+from tests.compat.killable import Disturbed
 from tests.conformance.connection import Connection
 from tests.conformance.requests import alter_quotas
 
@@ -93,7 +94,8 @@ class Client:
         name = f"{self.name}.{self._life}"
         arguments = (self.role, name, self._bootstrap, str(self._folder / HISTORY), f"{self._seed} {name}")
         with open(self._folder / FAILURES, "ab") as failures:
-            return subprocess.Popen([sys.executable, "-m", *self._clients, *arguments], stderr=failures)
+            command = [sys.executable, "-m", *self._clients, *arguments]
+            return subprocess.Popen(command, stderr=failures, preexec_fn=die_with_parent)
 
     def kill(self) -> None:
         self._process.kill()
@@ -116,10 +118,12 @@ class Client:
 class Run:
     topics: Mapping[str, dict[str, str]] = TOPICS
     """All that is read at the end, each with its configuration."""
+    replicas = 1
+    """Of each topic."""
 
     def __init__(
         self,
-        broker: KillableBroker,
+        broker: Disturbed,
         folder: Path,
         seed: int,
         clients: Sequence[str] = ("tests.checker.clients",),
@@ -133,7 +137,7 @@ class Run:
         self._kill_counts: Counter[str] = Counter()
         self._longest_start_s = 0.0
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, **QUIET})
-        topics = [NewTopic(topic, PARTITIONS, 1, config=config) for topic, config in self.topics.items()]
+        topics = [NewTopic(topic, PARTITIONS, self.replicas, config=config) for topic, config in self.topics.items()]
         for future in admin.create_topics(topics).values():
             future.result(CALL_S)
         self._clients = [

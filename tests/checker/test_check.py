@@ -363,3 +363,14 @@ def test_a_deletion_that_was_aborted_deletes_nothing(story: Story) -> None:
     story.position("r", 0)
     story.poll("r", (0, "old"), next_offset=3)
     assert kinds(story) == []
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_what_may_have_been_aborted_may_be_compacted_away(story: Story, is_committed: bool) -> None:
+    """A reader of everything was given it before; its commit had no answer, and did not take place."""
+    story.send("p", "value", 0, key="k", transaction="t")
+    story.end("p", "t", Step.COMMIT, Outcome.OK if is_committed else Outcome.UNKNOWN)
+    for reader, given in (("r", [(0, "value")]), ("later", [])):
+        story.position(reader, 0)
+        story.poll(reader, *given, next_offset=2, isolation=Isolation.UNCOMMITTED)
+    assert kinds(story) == ([Kind.SKIPPED_POLL] if is_committed else [])

@@ -1,4 +1,4 @@
-"""The commands on docs/command-line.md and docs/groups.md, and what each is said to print."""
+"""The commands on the pages of the command line, and what each is said to print."""
 
 import os
 import re
@@ -9,7 +9,9 @@ from functools import partial
 from pathlib import Path
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = (DOCS / "command-line.md", DOCS / "groups.md")
+PAGES_OF_KAFKA = (DOCS / "command-line.md", DOCS / "groups.md")
+"""Their commands work with any Kafka."""
+PAGES = (*PAGES_OF_KAFKA, DOCS / "growing-partitions.md")
 _BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import ottla.testing
-from ottla.broker.config_layers import broker_settings
+from ottla.broker.config.layers import broker_settings
 from ottla.broker.metrics import exposition
 from ottla.client import Admin, TopicPartition
 from ottla.config import text_of

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ottla.log.compaction import Compaction, cleanable
 from ottla.log.files import DiskFiles
 from ottla.log.housekeeping import run_here
-from ottla.log.inspect_folder import check_path
+from ottla.log.inspect.folder import check_path
 from ottla.log.log import Log
 from ottla.log.recovery import open_log
 from ottla.log.topic_config import TopicConfig

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-from ottla.client import Admin, ConfigSource, NewTopic, Resource, ResourceKind
+from ottla.client import Admin, ClientError, ConfigSource, NewTopic, Producer, Resource, ResourceKind
 from tests.faults.broker_process import BrokerProcess
 
 SLOW_AND_NOT_NEEDED = {
     *("asyncio", "base64", "email", "http", "importlib.metadata", "ipaddress", "pathlib", "pkgutil", "platform"),
     *("shutil", "subprocess", "tempfile", "tomllib", "urllib", "uuid", "zipfile"),
     *("crc32c", "cramjam", "lz4", "pyarrow", "re2", "zstandard"),
-    *("ottla.broker.coordinator", "ottla.broker.http", "ottla.client", "ottla.coordinator"),
+    *("ottla.broker.coordinators.coordinator", "ottla.broker.network.http", "ottla.client", "ottla.coordinator"),
 }
 
 SERVE = """
 import sys
-from ottla.broker import loop
+from ottla.broker.loop import loop
 
 class Once(loop.Loop):
     def run(self):
@@ -97,7 +98,7 @@ def test_an_output_that_is_full(tmp_path: Path) -> None:
 
 STOP_AT_ONCE_ON_A_FULL_DISK = """
 import errno
-from ottla.broker.loop import Loop
+from ottla.broker.loop.loop import Loop
 from ottla.log.manager import LogManager
 def close(self, now_ms):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.folder)
@@ -114,8 +115,34 @@ def test_a_stop_that_cannot_write(tmp_path: Path) -> None:
     assert "No space left on device" in told
 
 
+def test_a_broker_whose_only_disk_fails_stops_and_says_why(tmp_path: Path) -> None:
+    """A file that may not grow any more is an error of the disk that lasts."""
+    small = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))"
+    command = f"{small}\nfrom ottla.cli.main import main\nimport sys; sys.exit(main())"
+    arguments = ["serve", "--listen", "127.0.0.1:0", "--data", str(tmp_path / "data")]
+    process = subprocess.Popen(
+        [sys.executable, "-c", command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        bootstrap = process.stdout.readline().split("serves on ")[1].split(",")[0]
+        with Admin(bootstrap) as admin:
+            admin.create_topics([NewTopic("t")])
+        with Producer(bootstrap, acks=1, delivery_timeout_ms=2000) as producer, contextlib.suppress(ClientError):
+            for _ in range(40):
+                producer.send("t", bytes(10_000))
+                producer.flush()
+        _, told = process.communicate(timeout=30)  # which closes the pipes
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 1
+    assert "ottla: the broker has stopped: all data folders failed: " in told.splitlines()[-1]
+    assert "Traceback" not in told
+
+
 def test_a_mistyped_setting_is_named_at_the_start_and_protection_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    at_once = "from ottla.broker.loop import Loop\nLoop.run = lambda self: None"
+    at_once = "from ottla.broker.loop.loop import Loop\nLoop.run = lambda self: None"
     ended = start("--data", str(tmp_path), "--set", "log.retention.hour=7", before=at_once)
     assert ended.returncode == 0
     [told] = ended.stderr.splitlines()

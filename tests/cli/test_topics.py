@@ -8,7 +8,7 @@ import pytest
 
 import ottla.testing
 from ottla.cli.main import main
-from ottla.client import Admin, TopicPartition
+from ottla.client import LATEST, Admin, Producer, TopicPartition
 
 
 @pytest.fixture
@@ -168,3 +168,86 @@ def test_the_cluster_s_own_topics_are_deleted_by_force_only(bootstrap: str, caps
     assert run(capsys, *delete, code=2, says="with it go all groups and their committed offsets; give --force") == []
     assert run(capsys, "topics", "list", "--internal") == ["__consumer_offsets", "orders"]
     assert run(capsys, *delete, "--force") == ["orders: deleted", "__consumer_offsets: deleted"]
+
+
+def test_topics_are_moved_and_their_leaders_elected(bootstrap: str, capsys: Captured) -> None:
+    run(capsys, "topics", "create", "orders", "--partitions", "2", "--replication", "1")
+    assert run(capsys, "topics", "reassign") == ["no partition is on its way"]
+    moved = ["orders-0: moved to 1", "orders-1: moved to 1"]
+    assert run(capsys, "topics", "reassign", "orders", "--to", "1", "--wait", "30") == moved
+    assert rows(capsys, "topics", "reassign", "orders", "--to", "1", "--partition", "1") == [
+        {"name": "orders", "partition": 1}
+    ]
+    assert run(capsys, "topics", "elect") == ["every leader is the right one already"]
+    assert run(capsys, "topics", "elect", "orders", "--unclean") == ["every leader is the right one already"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("reassign", "orders", "--to", "7"), 1, "INVALID_REPLICA_ASSIGNMENT"),
+        (("reassign", "orders", "--cancel"), 1, "NO_REASSIGNMENT_IN_PROGRESS"),
+        (("reassign", "orders", "--to", "1,1"), 2, "not a list of different brokers"),
+        (("reassign", "orders", "--to", "1", "--cancel"), 2, "exclude each other"),
+        (("reassign", "orders", "--to", "1", "--replication", "2"), 2, "--to names only 1 broker"),
+        (("reassign", "orders", "--replication", "2"), 2, "which brokers"),
+        (("reassign", "orders", "--to", "1", "--partition", "9"), 1, "orders has 1 partition, and no 9"),
+        (("reassign", "--to", "1"), 2, "name the topics"),
+        (("reassign", "orders", "--throttle", "1000"), 2, "--throttle: say with --to"),
+        (("reassign", "--verify"), 2, "--verify: name topics"),
+        (("reassign", "orders", "--to", "7", "--throttle", "1000"), 1, "INVALID_REPLICA_ASSIGNMENT"),
+        (("reassign", "nowhere", "--to", "1"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),
+        (("elect", "nowhere"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),
+        (("elect", "--unclean"), 2, "name the topics"),
+        (("elect", "--partition", "0"), 2, "name the topic"),
+    ],
+)
+def test_what_cannot_be_moved_or_elected(
+    bootstrap: str, capsys: Captured, arguments: tuple[str, ...], code: int, says: str
+) -> None:
+    run(capsys, "topics", "create", "orders")
+    assert run(capsys, "topics", *arguments, code=code, says=says) == []
+
+
+def test_the_cluster_of_one_broker(bootstrap: str, capsys: Captured) -> None:
+    run(capsys, "topics", "create", "orders", "--partitions", "2")
+    [cluster] = rows(capsys, "cluster", "status")
+    assert cluster == {
+        "cluster_id": cluster["cluster_id"],
+        "controller": 1,
+        "brokers": [{"id": 1, "address": bootstrap, "rack": None, "leads": 2, "replicas": 2}],
+        "topics": 1,
+        "partitions": 2,
+        "offline": [],
+        "under_replicated": [],
+        "moving": [],
+    }
+    [heading, columns, broker, state] = run(capsys, "cluster", "status", "--wait", "30")
+    assert heading == f"cluster {cluster['cluster_id']}  1 topic  2 partitions"
+    assert columns.split() == ["broker", "address", "rack", "leads", "replicas"]
+    assert broker.split() == ["1", bootstrap, "-", "2", "2", "controller"]
+    assert state == "every replica is in sync"
+
+
+def test_a_topic_that_grows_in_order(bootstrap: str, capsys: Captured) -> None:
+    run(capsys, "topics", "create", "orders", "--partitions", "2")
+    with Producer(bootstrap) as producer:
+        for number in range(40):
+            producer.send("orders", b"v", key=b"%d" % number)
+    grow = ("topics", "expand", "orders", "--in-order", "--quiet-ms", "0")
+    run(capsys, *grow, "--to", "3", code=1, says="in order it can only grow to a multiple of that, not to 3")
+    run(capsys, *grow, "--to", "4", "--partitioner", "crc32", code=1, says="--partitioner murmur2 puts them there")
+    assert run(capsys, *grow, "--to", "4", "--dry-run") == ["orders: can have 4 partitions"]
+    assert run(capsys, *grow, "--to", "4") == ["orders: has 4 partitions"]
+    run(capsys, *grow, "--to", "4", code=1, says="already has 4 partition(s)")
+    with Admin(bootstrap) as admin:
+        ends = admin.find_offsets("orders", LATEST)
+        admin.alter_group_offsets("billing", {TopicPartition("orders", 0): 1})
+    assert run(capsys, "groups", "describe", "billing")[-3:-1] == [
+        f"  orders-2 waits until the group has committed orders-0 up to {ends[0]}; it is at 1",
+        f"  orders-3 waits until the group has committed orders-1 up to {ends[1]}; it never committed it",
+    ]
+    assert run(capsys, *grow, "--to", "8") == ["orders: has 8 partitions"]
+    with Admin(bootstrap) as admin:
+        admin.alter_group_offsets("billing", {TopicPartition("orders", index): ends[index] for index in (0, 1)})
+    assert "waits" not in "".join(run(capsys, "groups", "describe", "billing"))

@@ -11,10 +11,11 @@ import pytest
 
 from ottla.cli import progress
 from ottla.cli.main import main
+from ottla.log.checkpoint import LEADER_EPOCHS
 from ottla.log.compaction import Compaction, cleanable
 from ottla.log.files import DiskFiles
 from ottla.log.housekeeping import run_here
-from ottla.log.inspect_folder import check_path
+from ottla.log.inspect.folder import check_path
 from ottla.log.producers import Producers
 from ottla.log.recovery import open_log
 from ottla.log.snapshot import pack_snapshot, unpack_snapshot
@@ -123,8 +124,8 @@ def change_first_batch(path: Path, at: int, layout: str, number: int) -> None:
     ("at", "layout", "number", "says"),
     [
         (COUNT_AT, ">i", 2, "bytes follow the last of 2 records"),
-        (COUNT_AT, ">i", 4, "record 3 of the batch"),
-        (COUNT_AT, ">i", 2**30, "records do not fit"),
+        (COUNT_AT, ">i", 4, "4 records are announced, 3 are there"),
+        (COUNT_AT, ">i", 2**30, "1073741824 records are announced, 3 are there"),
         (LAST_OFFSET_DELTA_AT, ">i", 1, "the offsets of its records do not rise from 0 to 1"),
         (LAST_OFFSET_DELTA_AT, ">i", 5, "base offset 3 comes where 6 was due"),
         (MAX_TIMESTAMP_AT, ">q", TIME + 1, f"a record has timestamp {TIME + 2}, the header says at most {TIME + 1}"),
@@ -425,3 +426,13 @@ def test_long_work_shows_how_far_it_is(
 def test_a_copy_elsewhere_is_as_good(written_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     copied = shutil.copytree(written_data / "orders-0", tmp_path / "anything")
     assert verified(capsys, copied) == {}
+
+
+def test_an_epoch_in_the_file_that_the_batches_do_not_have_is_told_of_the_file(
+    capsys: pytest.CaptureFixture[str], data: Path
+) -> None:
+    [path] = data.glob(f"*/{LEADER_EPOCHS}")
+    path.write_text("0\n1\n9 0\n")
+    wrong = {name: reasons for name, reasons in verified(capsys, data).items() if reasons}
+    assert list(wrong) == [LEADER_EPOCHS]
+    assert "batches contradict it, the first: leader epoch 0 at offset 0" in wrong[LEADER_EPOCHS][0]

@@ -239,8 +239,15 @@ class ConsumerContract:
             consumer.pause(place)
             assert take(consumer, 1) == [b"other"]
             assert consumer.poll(50) == []
+            for _ in range(20):  # what is said last counts
+                consumer.resume(place)
+                consumer.pause(place)
+                assert consumer.poll(1) == []
             consumer.resume(place)
             assert take(consumer, 10)[-1] == b"9"
+            for say in (consumer.pause, consumer.resume):
+                with pytest.raises(ValueError, match="not assigned"):
+                    say(TopicPartition(topic, 7))
             with pytest.raises(ValueError, match="not assigned"):
                 consumer.seek(TopicPartition(topic, 7), EARLIEST)
 

@@ -18,6 +18,7 @@ from ottla.client import (
     ConfigOperation,
     ConfigSource,
     DeliveryFailed,
+    ElectionKind,
     NewRecord,
     NewTopic,
     PartlyFailed,
@@ -27,6 +28,7 @@ from ottla.client import (
     Resource,
     ResourceKind,
     ServerError,
+    TopicPartition,
     aio,
 )
 from ottla.records.codec import Record
@@ -130,6 +132,34 @@ class ClientContract:
             with pytest.raises(ServerError) as raised:
                 admin.expand_topics({known: 1})
             assert raised.value.code == ErrorCode.INVALID_PARTITIONS
+
+    # Leaders and moves, where one broker has them all.
+
+    def test_leaders_are_elected_where_that_is_needed(self, bootstrap: str) -> None:
+        name, unknown = make_topic(bootstrap, partition_count=2), TopicPartition(new_name(), 0)
+        with Admin(bootstrap) as admin:
+            assert admin.elect_leaders([TopicPartition(name, 0), TopicPartition(name, 1)]) == []
+            assert admin.elect_leaders([TopicPartition(name, 0)], ElectionKind.UNCLEAN) == []
+            with pytest.raises(ServerError, match=unknown.topic) as raised:
+                admin.elect_leaders([unknown])
+            assert raised.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def test_partitions_are_moved_and_refused_one_by_one(self, bootstrap: str) -> None:
+        name = make_topic(bootstrap, partition_count=2)
+        first, second = TopicPartition(name, 0), TopicPartition(name, 1)
+        with Admin(bootstrap) as admin:
+            [broker] = admin.describe_cluster().brokers
+            assert admin.alter_partition_reassignments({first: [broker.node_id]}) == [first]
+            with pytest.raises(PartlyFailed) as partly:
+                admin.alter_partition_reassignments({first: [broker.node_id], second: [broker.node_id + 7]})
+            assert list(partly.value.done) == [first]
+            [refused] = partly.value.errors
+            assert (refused.code, refused.partition) == (ErrorCode.INVALID_REPLICA_ASSIGNMENT, 1)
+            with pytest.raises(ServerError) as raised:
+                admin.alter_partition_reassignments({first: None})
+            assert raised.value.code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+            assert admin.list_partition_reassignments() == {}
+            assert admin.list_partition_reassignments([first]) == {}
 
     # Configurations and the cluster.
 

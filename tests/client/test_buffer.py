@@ -4,6 +4,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from ottla.client.errors import BufferFull, InvalidRecord
 from ottla.client.producer.buffer import Buffer
 from ottla.client.producer.chunk import Chunk
 from ottla.client.producer.sending import Sending
+from ottla.client.producer.sent import Sent
 
 
 class Sends(Sending):
@@ -23,6 +25,10 @@ class Sends(Sending):
 class Blocks(Sends):
     def _wait_for_room(self) -> None:
         self._buffer.wait_for_room(30)
+
+
+def place_of(sent: Sent) -> tuple[Chunk, int]:
+    return sent._chunk, sent._index
 
 
 def unpacked(chunks: list[Chunk]) -> list[Chunk]:
@@ -49,7 +55,7 @@ def test_what_threads_send_while_chunks_are_closed_is_all_there_once_and_each_th
                 sent = sends.send("t", b"%d-%d" % (thread, number))
             else:
                 sent = sends.send("t", b"%d-%d" % (thread, number), key=b"k")
-            assert sent[1] < 3_000
+            assert sent._index < 3_000
 
     def close() -> None:
         while not is_over.is_set():
@@ -116,9 +122,9 @@ class ClosedBehind(list[Any]):
 def test_what_a_chunk_took_of_the_buffer_it_gives_back_whenever_it_is_closed(key: bytes | None) -> None:
     buffer = Buffer(1 << 20, 1 << 20)
     sends = Sends(buffer)
-    chunk, _ = sends.send("t", b"first")
+    chunk = sends.send("t", b"first")._chunk
     chunk.records = ClosedBehind(buffer, chunk.records)
-    assert sends.send("t", b"second", key=key) == (chunk, 1)
+    assert place_of(sends.send("t", b"second", key=key)) == (chunk, 1)
     [chunk] = drain(buffer)
     assert buffer.used_bytes == chunk.size_bytes > len(b"firstsecond")
     buffer.release(chunk.size_bytes)
@@ -132,8 +138,8 @@ def test_a_chunk_that_is_taken_under_the_callers_hands_loses_nothing(is_settled:
     first = sends.send("t", b"first")
     racing = buffer.filling = Racing(buffer, is_settled)
     second = sends.send("t", b"second")
-    assert [chunk for chunk, _ in (first, second)] == [*racing.taken, *drain(buffer)]
-    assert [*racing.seen, *second[0].values] == [b"first", b"second"]
+    assert [one._chunk for one in (first, second)] == [*racing.taken, *drain(buffer)]
+    assert [*racing.seen, *second._chunk.values] == [b"first", b"second"]
 
 
 def test_the_handle_is_that_of_its_record() -> None:
@@ -141,7 +147,7 @@ def test_the_handle_is_that_of_its_record() -> None:
     sends = Sends(buffer)
     handles = [sends.send("t", b"%d" % number, partition=number % 2 or None) for number in range(50)]
     [chunk] = drain(buffer)
-    for number, (owner, index) in enumerate(handles):
+    for number, (owner, index) in enumerate(map(place_of, handles)):
         assert owner is chunk
         assert chunk.values[index] == b"%d" % number
         assert chunk.partitions is not None
@@ -171,7 +177,7 @@ def test_what_is_refused_is_refused_at_once() -> None:
         sends.send("t", "text")
     with pytest.raises(InvalidRecord, match="a key is bytes, not int"):
         sends.send("t", b"", key=7)
-    with pytest.raises(InvalidRecord, match="needs a topic"):
+    with pytest.raises(InvalidRecord, match="a topic has up to 249"):
         sends.send("", b"")
     with pytest.raises(InvalidRecord, match="not negative: -1"):
         sends.send("t", b"", timestamp_ms=-1)
@@ -214,3 +220,18 @@ def test_a_chunk_that_is_closed_before_its_first_record_has_none() -> None:
     chunk.has_more = True
     chunk.unpack()
     assert chunk.values == []
+
+
+def test_many_topics_that_wait_to_be_sent_stay_near_the_limit_too() -> None:
+    """Nobody collects: each topic has a chunk that is not full, and the records of all of them take memory."""
+    buffer = Buffer(1_000_000, 500_000)
+    sends = Sends(buffer)
+    numbers = count()
+
+    def fill() -> None:
+        while True:
+            sends.send(f"t{next(numbers) % 200}", b"x" * 1_000)
+
+    with pytest.raises(BufferFull):
+        fill()
+    assert 900 < next(numbers) < 5_000

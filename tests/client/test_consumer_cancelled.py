@@ -122,7 +122,7 @@ def every_moment_of(call: Callable[[User], Awaitable[None]], *, is_read_before: 
 
 async def _end_well(user: User) -> None:
     await user.consumer.open()
-    if not user.consumer.core._subscription:  # the call was cancelled between its two halves
+    if not user.consumer.core.is_of_group:  # the call was cancelled between its two halves
         await user.consumer.subscribe(TOPIC)
     await user.read_all()
     await user.consumer.close()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.client import ClientError, ClientOptions, CommitFailed, MalformedAnswer, TopicPartition, aio
+from ottla.testing.simulation.broker_machine import FOLDER
 from ottla.testing.world import Doom, Fate, World
 from tests.client_sim.consuming import GROUP, TOPIC, committed_offsets
 
@@ -286,7 +287,7 @@ def test_nothing_of_what_is_lost_is_handed_out_after_a_nap(protocol: dict[str, A
 
 def damage(world: World, batch: int) -> None:
     """Flip a bit of a value in a batch, counted from 0, of the topic's log."""
-    folder = f"{world._folder}/{TOPIC}-0"
+    folder = f"{FOLDER}/{TOPIC}-0"
     [path] = [f"{folder}/{name}" for name in world.files.sizes(folder) if name.endswith(".log")]
     data = world.files.read_all(path)
     at = 0
@@ -514,3 +515,31 @@ def test_what_is_held_stays_within_buffer_bytes_and_every_partition_has_its_turn
 
         world.run(main())
         assert buffer_bytes // 2 < max(held) <= buffer_bytes + batch_bytes
+
+
+def test_a_poll_takes_no_longer_than_it_may_although_offsets_cannot_be_committed() -> None:
+    """What is given up is committed before, as long as that may help; and nothing of it is handed out meanwhile."""
+    with World() as world:
+        world.create_topic(TOPIC, partitions=2)
+        world.put(TOPIC, *numbers(0, 4))
+        eager: dict[str, Any] = {"assignors": ["range"], "auto_commit_ms": 100_000}
+
+        async def main() -> None:
+            async with consumer(world, **eager) as first:
+                await read(first, 4)
+                await first.poll(0)
+                refused = world.faults.error("OffsetCommit", "COORDINATOR_LOAD_IN_PROGRESS", times=1_000)
+                async with consumer(world, **eager) as second:
+                    while not refused.count:
+                        await first.poll(10)
+                    for _ in range(10):
+                        started = world.now()
+                        assert await first.poll(300) == []
+                        assert world.now() - started <= 0.301
+                    refused.cancel()
+                    while len(first.assignment) != 1 or len(second.assignment) != 1:
+                        await first.poll(50)
+                        await second.poll(50)
+                    assert committed_offsets(world)[PLACE] == 4
+
+        world.run(main(), most_seconds=100)

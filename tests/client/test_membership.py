@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -38,7 +39,10 @@ from ottla.client.group.machine import (
     TargetFound,
     TopicsChanged,
 )
+from ottla.client.group.requests import ConsumerRequests
+from ottla.client.group.subscription import Subscription
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.consumer_group_heartbeat import TopicPartitions
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
 BOTH = frozenset({ONE, TWO})
@@ -157,8 +161,11 @@ def test_an_eager_member_gives_up_all_before_it_joins_and_beats_meanwhile() -> N
     assert isinstance(machine.handle(Applied(change))[0], SendJoin)
 
 
-@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
-def test_who_is_thrown_out_stays_himself_until_his_user_knows(code: ErrorCode) -> None:
+@pytest.mark.parametrize(
+    ("code", "joins_as"), [(ErrorCode.UNKNOWN_MEMBER_ID, ""), (ErrorCode.ILLEGAL_GENERATION, "me")]
+)
+def test_who_is_thrown_out_stays_himself_until_his_user_knows(code: ErrorCode, joins_as: str) -> None:
+    """And longer, where the coordinator still has him: under another id it would wait for the old one's session."""
     machine = classic()
     before = machine.membership
     machine.handle(HeartbeatAnswered(1, code))
@@ -167,7 +174,7 @@ def test_who_is_thrown_out_stays_himself_until_his_user_knows(code: ErrorCode) -
     change = machine.take_pending()
     assert change == Change(lost=BOTH)
     assert isinstance(machine.handle(Applied(change))[0], SendJoin)
-    assert (machine.owned, machine.membership.member_id, machine.membership.generation) == (frozenset(), "", -1)
+    assert (machine.owned, machine.membership.member_id, machine.membership.generation) == (frozenset(), joins_as, -1)
 
 
 def test_a_loss_while_the_user_is_told_of_something_else_comes_after_that() -> None:
@@ -224,6 +231,62 @@ def test_a_newer_target_overtakes_what_the_user_does_not_know_yet() -> None:
     machine.handle(TargetFound(BOTH))
     machine.handle(TargetFound(frozenset({ONE})))
     assert take_all(machine) == []
+
+
+@pytest.mark.parametrize("is_fenced", [False, True])
+def test_what_others_got_while_the_user_was_told_of_it_is_never_owned(is_fenced: bool) -> None:
+    machine = new(frozenset())
+    machine.handle(TargetFound(BOTH))
+    change = machine.take_pending()
+    assert change == Change(assigned=BOTH)
+    machine.handle(TargetFound(frozenset({ONE})))
+    machine.handle(Applied(change))
+    assert machine.owned == {ONE}
+    if is_fenced:
+        beat = machine.handle(NOT_STUCK)
+        answer = heartbeat_of(ErrorCode.FENCED_MEMBER_EPOCH)
+        machine.handle(Answered(attempt_of(beat) if beat else machine._attempt, answer))
+        assert take_all(machine) == [Change(lost=BOTH)]
+    else:
+        assert take_all(machine) == [Change(lost=frozenset({TWO}))]
+        assert machine.owned == {ONE}
+
+
+class Coordinators:
+    """Answers heartbeats when `answer` says so."""
+
+    def __init__(self) -> None:
+        self.asked: asyncio.Queue[Any] = asyncio.Queue()
+        self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    async def ask(self, request: Any, _: type) -> Any:
+        self.asked.put_nowait(request)
+        return await self.answer
+
+
+def test_what_was_taken_while_a_heartbeat_without_it_was_on_its_way_is_lost_if_another_has_it() -> None:
+    asyncio.run(_take_while_a_heartbeat_is_on_its_way())
+
+
+async def _take_while_a_heartbeat_is_on_its_way() -> None:
+    """The coordinator had no reason to wait for it; under the epoch of the answer it could still be committed."""
+    machine, coordinator = new(frozenset({ONE})), Coordinators()
+    requests = ConsumerRequests(machine, coordinator, Subscription(frozenset({"t"})))  # type: ignore[arg-type]
+    requests._ids, requests._topics = {b"id": "t"}, frozenset({"t"})
+    machine.handle(TargetFound(BOTH))
+    change = machine.take_pending()
+    assert change == Change(assigned=frozenset({TWO}))
+    [beat] = machine.handle(NOT_STUCK)
+    assert isinstance(beat, SendHeartbeat)
+    answered = asyncio.create_task(requests.send(beat._replace(is_full=True)))
+    named = (await coordinator.asked.get()).topic_partitions
+    machine.handle(Applied(change))
+    rows = [TopicPartitions(topic_id=b"id", partitions=[0])]
+    assert named == rows
+    coordinator.answer.set_result(heartbeat_of(epoch=2, rows=rows))
+    machine.handle(await answered)
+    assert (machine.state, machine.epoch) == (State.LOSING, 1)
+    assert take_all(machine) == [Change(lost=BOTH)]
 
 
 def test_one_heartbeat_at_a_time_and_all_is_said_again_after_trouble() -> None:

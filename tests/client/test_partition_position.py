@@ -4,8 +4,9 @@ import pytest
 
 from ottla.client import MalformedAnswer, TopicPartition
 from ottla.client.consumer.fetched_data import FetchedData
-from ottla.client.consumer.hand_out import Deserializers, HandOut, hand_out_messages, take_batches
+from ottla.client.consumer.hand_out import HandOut, hand_out_messages, take_batches
 from ottla.client.consumer.partition_position import PartitionPosition, Status
+from ottla.client.serde.binding import Deserializers
 from ottla.records.build import build_batch
 
 

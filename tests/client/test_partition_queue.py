@@ -67,7 +67,8 @@ def fill(queue: PartitionQueue, batch_count: int, records: int = 3) -> list[byte
     return written
 
 
-answers = st.lists(st.sampled_from(["ok", "refused", "lost before", "lost after", "too large"]), max_size=40)
+ANSWERS = ["ok", "refused", "lost before", "lost after", "moved before", "moved after", "too large", "limit lowered"]
+answers = st.lists(st.sampled_from(ANSWERS), max_size=40)
 
 
 @settings(max_examples=300)
@@ -78,8 +79,9 @@ def test_in_order_and_once_through_all_troubles(answers: list[str], batch_count:
     """Requests reach the broker in the order they are sent, on one connection; a lost connection takes all with it."""
     queue, log = PartitionQueue("t", 0, IDENTITY, renumbers=not in_transaction), Log()
     if in_transaction:  # where a record that is not written fails all
-        answers = [answer for answer in answers if answer != "too large"]
+        answers = [answer for answer in answers if answer not in ("too large", "limit lowered")]
     written = fill(queue, batch_count)
+    unknown: set[bytes | None] = set()
     left = iter(answers)
     while not queue.is_idle:
         flight: list[tuple[Batch, Outcome]] = []
@@ -95,7 +97,13 @@ def test_in_order_and_once_through_all_troubles(answers: list[str], batch_count:
                 log.append(batch)
                 flight.append((batch, Outcome(error=ConnectionLost("cut"))))
             elif answer == "refused":
+                flight.append((batch, refused(ErrorCode.NOT_ENOUGH_REPLICAS)))
+            elif answer in ("moved before", "moved after"):  # the leader changed, and what it has the next one has, too
+                if answer == "moved after":
+                    log.append(batch)
                 flight.append((batch, refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)))
+            elif answer == "limit lowered":  # size is looked at first: also what is there already is too large then
+                flight.append((batch, refused(ErrorCode.MESSAGE_TOO_LARGE)))
             elif answer == "too large":
                 is_known = any(batch.sequence == sequence for _, sequence, _ in log.recent)
                 flight.append((batch, log.append(batch) if is_known else refused(ErrorCode.MESSAGE_TOO_LARGE)))
@@ -107,9 +115,12 @@ def test_in_order_and_once_through_all_troubles(answers: list[str], batch_count:
                 if result.error is None:
                     decided.settle(result)
                 else:
-                    assert decided.count == 1  # the one record of it is too large
                     assert isinstance(result.error, ServerError)
-                    written = [value for value in written if value not in decided.values]
+                    if decided.may_be_written:  # nobody knows, and nobody writes it twice
+                        unknown |= {*decided.values} & {*log.values}
+                    else:
+                        assert decided.count == 1  # the one record of it is too large
+                    written = [value for value in written if value in unknown or value not in decided.values]
     assert log.values == written
 
 
@@ -173,6 +184,29 @@ def test_what_may_be_written_keeps_its_numbers_until_the_broker_says_that_it_is_
     again = queue.take()
     assert (again.identity.epoch, again.sequence) == (1, 0)  # nothing late of the old epoch is taken any more
     assert queue.answered(again, log.append(again), 0)[0][1].error is None
+
+
+def test_one_that_may_be_written_is_sent_again_alone_and_is_written_if_one_behind_it_is() -> None:
+    """However many are written behind it: a broker that has forgotten it must not get it under other numbers."""
+    queue = PartitionQueue("t", 0, Identity(7, 0))
+    log = Log()
+    written = fill(queue, 8, records=1)
+    first = queue.take()
+    queue.answered(first, log.append(first), 0.0)
+    uncertain, *others = (queue.take() for _ in range(3))
+    log.append(uncertain)
+    queue.answered(uncertain, refused(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND), 0.0)
+    for other in others:
+        queue.answered(other, log.append(other), 0.0)
+    assert queue.take() is uncertain
+    assert not queue.may_send(0.0)
+    log.recent.clear()
+    [(decided, outcome)] = queue.answered(uncertain, log.append(uncertain), 0.0)
+    assert (decided, outcome.error) == (uncertain, None)
+    while queue.may_send(0.0):
+        batch = queue.take()
+        queue.answered(batch, log.append(batch), 0.0)
+    assert log.values == written
 
 
 def test_after_one_that_was_given_up_unknown_numbers_are_not_used_again() -> None:

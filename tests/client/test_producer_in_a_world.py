@@ -37,7 +37,7 @@ from ottla.client import (
 )
 from ottla.client.network.address import Address
 from ottla.client.network.cluster import Cluster
-from ottla.testing.world import World, every_cancellation
+from ottla.testing.world import Doom, Fate, World, every_cancellation
 
 IMPATIENT = ClientOptions(request_timeout_ms=1_000, retry_timeout_ms=3_000)
 
@@ -282,6 +282,25 @@ def test_a_delivery_timeout_holds_while_the_broker_is_silent() -> None:
 
         world.run(main())
         assert values(world) in ([b"before", b"after"], [b"before", b"late", b"after"])
+
+
+def test_without_acknowledgement_a_connection_that_takes_nothing_is_replaced() -> None:
+    """It is half open: what is written to it waits in the kernel, and nobody ever tells."""
+    with World() as world:
+        world.create_topic("t")
+
+        async def main() -> None:
+            async with aio.Producer(world.bootstrap, acks="0", linger_ms=0, options=IMPATIENT) as producer:
+                await producer.send("t", b"first")
+                world.faults.silence("Produce")
+                for _ in range(3):
+                    await producer.send("t", b"x" * 50_000)
+                await producer.send("t", b"last")
+                await asyncio.sleep(0.1)
+
+        world.run(main())
+        found = values(world)
+        assert (found[0], found[-1]) == (b"first", b"last")
 
 
 def test_close_with_a_timeout_says_what_was_not_written() -> None:
@@ -593,17 +612,42 @@ def test_statistics_count_what_happened() -> None:
         world.run(main())
 
 
+def test_each_record_has_its_own_time_although_several_wait_for_an_answer() -> None:
+    """The answer takes longer than all of them have, and nothing else happens."""
+    with World() as world:
+        world.create_topic("t")
+
+        async def main() -> None:
+            async with aio.Producer(world.bootstrap, linger_ms=0, delivery_timeout_ms=3_000) as producer:
+                await producer.send("t", b"0")
+                world.faults.add("Produce", Doom(Fate.SILENCE), times=10)
+
+                async def seconds_of_one() -> float:
+                    sent, started = producer.send("t", b"x"), world.now()
+                    with pytest.raises(DeliveryTimedOut):
+                        await sent
+                    return world.now() - started
+
+                asked = []
+                for _ in range(4):
+                    asked.append(asyncio.ensure_future(seconds_of_one()))
+                    await asyncio.sleep(0.5)
+                assert await asyncio.gather(*asked) == pytest.approx([3.0] * 4, abs=0.01)
+
+        world.run(main(), most_seconds=100)
+
+
 def test_a_dead_controller_is_looked_for_again() -> None:
     with World() as world:
 
         async def main() -> None:
             async with aio.Admin(world.bootstrap) as admin:
-                cluster = admin._cluster
-                [node_id] = cluster._brokers
-                cluster._brokers[7] = Address("127.0.0.1", 1)
-                cluster._controller_id = 7
+                view = admin._cluster._view
+                [node_id] = view.brokers
+                view.brokers[7] = Address("127.0.0.1", 1)
+                view.controller_id = 7
                 await admin.create_topics([NewTopic("t")])
-                assert cluster._controller_id == node_id
+                assert view.controller_id == node_id
 
         world.run(main())
 

@@ -9,7 +9,13 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any, ClassVar
 
 import pytest
+from google.protobuf import (  # type: ignore[import-untyped]
+    descriptor_pb2,
+    descriptor_pool,
+    message_factory,
+)
 from google.protobuf.struct_pb2 import Struct, Value  # type: ignore[import-untyped]
+from google.protobuf.timestamp_pb2 import Timestamp  # type: ignore[import-untyped]
 
 from ottla.client import InvalidRecord, NewRecord, aio, serde
 from ottla.client.serde.avro import AvroDeserializer, AvroSerializer
@@ -21,12 +27,15 @@ ORDER = {"type": "record", "name": "Order", "fields": [{"name": "count", "type":
 
 
 class Registry(BaseHTTPRequestHandler):
-    schemas: ClassVar[list[dict[str, str]]] = []
+    schemas: ClassVar[list[dict[str, Any]]] = []
     asked: ClassVar[list[str]] = []
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.asked.append(self.path)
+        if not self.path.endswith("/versions"):
+            self._answer(200 if body in self.schemas else 404, {"version": self.schemas.index(body) + 1})
+            return
         if body not in self.schemas:
             self.schemas.append(body)
         self._answer(200, {"id": self.schemas.index(body) + 1})
@@ -88,6 +97,37 @@ def test_a_producer_writes_what_its_functions_make() -> None:
 def test_what_is_no_function_is_refused() -> None:
     with pytest.raises(TypeError, match="value is a function of one argument"):
         aio.Producer("localhost:9092", value=7)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="key is a function of one argument"):
+        aio.Consumer("localhost:9092", "t", group="g", key=7)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("way", ["messages", "batches", "poll"])
+def test_a_consumer_hands_out_what_its_functions_make(registry: SchemaRegistry, way: str) -> None:
+    """Also of those that know their topic."""
+    with World() as world:
+        for topic in ("orders", "returns"):
+            world.create_topic(topic)
+
+        async def main() -> list[Any]:
+            async with aio.Producer(
+                world.bootstrap, key=serde.encode_text, value=AvroSerializer(registry, ORDER)
+            ) as producer:
+                await producer.send("orders", {"count": 2}, key="a")
+                await producer.send("orders", None, key="b")
+            async with aio.Consumer(
+                world.bootstrap, "orders", group="g", key=serde.decode_text, value=AvroDeserializer(registry)
+            ) as consumer:
+                seen: list[Any] = []
+                while len(seen) < 2:
+                    if way == "poll":
+                        seen += [one for batch in await consumer.poll() for one in batch.records]
+                    elif way == "batches":
+                        seen += (await anext(aiter(consumer.batches()))).records
+                    else:
+                        seen.append(await anext(aiter(consumer)))
+                return [(one.key, one.value) for one in seen]
+
+        assert world.run(main()) == [("a", {"count": 2}), ("b", None)]
 
 
 def test_avro_goes_there_and_back_and_the_registry_is_asked_once(registry: SchemaRegistry) -> None:
@@ -120,6 +160,39 @@ def test_protobuf_names_the_message_in_its_file(registry: SchemaRegistry) -> Non
         first("t", Value(), None)
     with pytest.raises(ValueError, match="cut off"):
         ProtobufDeserializer(Value).bind("t", "value")(b"\0\0\0\0\1\x80")
+
+
+def test_protobuf_files_that_import_others_name_them(registry: SchemaRegistry) -> None:
+    """money.proto is imported by price.proto, and that by order.proto; timestamps every registry has."""
+    pool = descriptor_pool.DescriptorPool()
+    timestamp = descriptor_pb2.FileDescriptorProto()
+    Timestamp.DESCRIPTOR.file.CopyToProto(timestamp)
+    pool.Add(timestamp)
+    names = ["money", "price", "order"]
+    for number, name in enumerate(names):
+        file = descriptor_pb2.FileDescriptorProto(name=f"{name}.proto", package="shop", syntax="proto3")
+        message = file.message_type.add(name=name.title())
+        if number:
+            file.dependency.append(f"{names[number - 1]}.proto")
+            inner = f".shop.{names[number - 1].title()}"
+            message.field.add(name="inner", number=1, type=11, label=1, type_name=inner)
+        else:
+            message.field.add(name="cents", number=1, type=3, label=1)
+        if name == "order":
+            file.dependency.append("google/protobuf/timestamp.proto")
+        pool.Add(file)
+    order = message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.Order"))
+    write = serde.Serializers(None, ProtobufSerializer(registry, order))
+    value = order()
+    value.inner.inner.cents = 7
+    data, _ = write("t", value, None)
+    assert data[:6] == b"\0\0\0\0\x03\0"
+    assert serde.Deserializers(None, ProtobufDeserializer(order)).value("t", data).inner.inner.cents == 7
+    assert [schema.get("references", []) for schema in Registry.schemas] == [
+        [],
+        [{"name": "money.proto", "subject": "money.proto", "version": 1}],
+        [{"name": "price.proto", "subject": "price.proto", "version": 2}],
+    ]
 
 
 def test_a_registry_that_is_not_there_is_said_plainly() -> None:

@@ -42,6 +42,7 @@ def _run(name: str, seeds: range | list[int]) -> int:
             if not failed:
                 traceback.print_exc()
             failed.append(seed)
+            print(f"{name}: seed {seed} failed", flush=True)
     seconds = time.perf_counter() - started
     print(f"{name}: {len(seeds)} seeds in {seconds:.1f} s, {len(failed)} failed: {failed[:20]}")
     return len(failed)

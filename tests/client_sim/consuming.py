@@ -9,6 +9,9 @@ from random import Random
 from typing import Any
 
 from ottla.client import ClientError, ClientOptions, TopicPartition, aio
+from ottla.client.group.blobs import read_assignment
+from ottla.coordinator.classic.group import ClassicGroup
+from ottla.coordinator.consumer.group import ConsumerGroup
 from ottla.testing.world import Doom, Fate, World
 
 TOPIC = "t"
@@ -61,6 +64,7 @@ class History:
         self.finished: defaultdict[int, set[int]] = defaultdict(set)
         self.count = 0
         self.early: list[str] = []
+        self.foreign: list[str] = []
         self.visible = {(record.partition, record.offset): record.value for record in world.committed(TOPIC)}
 
     def give(self, partition: int, records: list[Any]) -> None:
@@ -74,7 +78,8 @@ class History:
         self.finished[partition].update(offsets)
 
     def watch_commits(self) -> None:
-        """From now on: whatever a user asks to commit, all before it is finished at that moment."""
+        """From now on: whatever a user asks to commit, all before it is finished at that moment; and what its group
+        would let it commit is not another's."""
 
         def look(request: Any) -> bool:
             for topic in request.topics:
@@ -82,6 +87,9 @@ class History:
                     early = self._before(row.partition_index, row.committed_offset, self.finished)
                     if early:
                         self.early.append(f"commit of {row.partition_index}@{row.committed_offset}: {early}")
+                    owner = owner_of(self._world, request, row.partition_index)
+                    if owner not in (None, request.member_id):
+                        self.foreign.append(f"{request.member_id} commits {row.partition_index}, which {owner} has")
             return False
 
         self._world.faults.add("OffsetCommit", Doom(Fate.PASS), times=1, when=look)
@@ -96,6 +104,7 @@ class History:
     def check_committed(self, done: dict[int, set[int]], what: str) -> None:
         """Everything before a committed offset is `done`."""
         assert not self.early, f"not finished when it was committed: {self.early}\n{self._world.trace()}"
+        assert not self.foreign, f"{self.foreign}\n{self._world.trace()}"
         if not self._world.is_up:
             return
         for place, committed in committed_offsets(self._world).items():
@@ -109,6 +118,28 @@ class History:
 
 def committed_offsets(world: World) -> dict[TopicPartition, int]:
     return {TopicPartition(lag.topic, lag.partition): lag.committed_offset for lag in world.broker.lags.of_group(GROUP)}
+
+
+def owner_of(world: World, request: Any, partition: int) -> str | None:
+    """Who has a partition in the generation that a commit is of. None if nobody, or if the commit is refused anyhow."""
+    if not world.is_up:
+        return None
+    for shard in world.broker.groups.shards():
+        group = shard.machine.groups.get(request.group_id)
+        if (
+            isinstance(group, ClassicGroup)
+            and group.generation == request.generation_id_or_member_epoch
+            and request.member_id in group.members  # a crash may forget a generation, and its number is given again
+        ):
+            for member_id, member in group.members.items():
+                if TopicPartition(TOPIC, partition) in read_assignment(member.assignment):
+                    return str(member_id)
+        if isinstance(group, ConsumerGroup):
+            own = group.members.get(request.member_id)
+            topic_id = world.broker.topics.by_name[TOPIC].topic_id
+            if own is not None and own.progress.epoch == request.generation_id_or_member_epoch:
+                return group._owners.get((topic_id, partition))
+    return None
 
 
 async def opened(make: Callable[[], aio.Consumer]) -> aio.Consumer:

@@ -106,7 +106,7 @@ class User:
     async def _do_something(self, consumer: aio.Consumer) -> None:
         ways = (
             self._poll, self._read_messages, self._read_batches, self._run, self._pause, self._dawdle, self._commit,
-            self._go_back,
+            self._go_back, self._resubscribe,
         )  # fmt: skip
         try:
             async with asyncio.timeout(self._random.choice([0.001, 0.05, 0.5, 3])):
@@ -193,6 +193,14 @@ class User:
         for one in sorted(consumer.assignment):
             await consumer.seek(one, 0)
 
+    async def _resubscribe(self, consumer: aio.Consumer) -> None:
+        """Leaves in the middle, and comes back as another member, if it is not cancelled in between."""
+        if self._random.random() < 0.3:
+            self._in_hand.clear()  # what is not finished by now is nobody's
+            await consumer.unsubscribe()
+            await asyncio.sleep(self._random.choice([0, 0, 0.5]))
+        await consumer.subscribe(TOPIC)
+
     async def _commit(self, consumer: aio.Consumer) -> None:
         self._finish()  # that is what it says
         await consumer.commit()
@@ -208,7 +216,8 @@ class User:
                 for batch in batches:
                     self._take(batch.partition, batch.records)
                     idle_since = self._world.now()
-                if not batches and consumer.assignment == _all() and not any(consumer.lag().values()):
+                lags = consumer.lag()  # of those that have news
+                if not batches and lags.keys() == _all() and not any(lags.values()):
                     break
             self._finish()
 

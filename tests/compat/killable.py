@@ -36,19 +36,19 @@ SETTINGS = {
 """Short times: what a test waits for comes in a second or two."""
 
 
-class KillableBroker(ABC):
-    bootstrap: str
-    complaints: str = ""
-    """What it has logged as errors in the lives that have ended."""
+class Disturbed(ABC):
+    """What is killed and started again while clients use it: a broker, or several."""
 
-    @property
-    def address(self) -> tuple[str, int]:
-        host, _, port = self.bootstrap.rpartition(":")
-        return host, int(port)
+    bootstrap: str
 
     @property
     @abstractmethod
-    def process_id(self) -> int: ...
+    def complaints(self) -> str:
+        """What it has logged as errors in the lives that have ended."""
+
+    @property
+    @abstractmethod
+    def address(self) -> tuple[str, int]: ...
 
     @abstractmethod
     def start(self) -> None: ...
@@ -59,6 +59,24 @@ class KillableBroker(ABC):
     @abstractmethod
     def terminate(self) -> None:
         """End it in good order."""
+
+
+class KillableBroker(Disturbed):
+    def __init__(self) -> None:
+        self._complaints = ""
+
+    @property
+    def complaints(self) -> str:
+        return self._complaints
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, _, port = self.bootstrap.rpartition(":")
+        return host, int(port)
+
+    @property
+    @abstractmethod
+    def process_id(self) -> int: ...
 
     def restart(self) -> None:
         self.kill()
@@ -74,6 +92,7 @@ class KillableBroker(ABC):
 
 class OttlaBroker(KillableBroker):
     def __init__(self, folder: Path, program: Sequence[str] = ("ottla",)) -> None:
+        super().__init__()
         self._folder = folder
         self._program = program
         [port] = free_ports(1)
@@ -91,17 +110,18 @@ class OttlaBroker(KillableBroker):
 
     def kill(self) -> None:
         if self._process is not None:
-            self.complaints += self._process.errors_until_killed()
+            self._complaints += self._process.errors_until_killed()
             self._process = None
 
     def terminate(self) -> None:
         if self._process is not None:
-            self.complaints += self._process.errors()
+            self._complaints += self._process.errors()
             self._process = None
 
 
 class ApacheKafkaBroker(KillableBroker):
     def __init__(self, folder: Path) -> None:
+        super().__init__()
         self._kafka = ApacheKafka(folder, SETTINGS)
 
     @property

@@ -7,7 +7,7 @@ import time
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from ottla.broker.quotas import CONSUMER_BYTE_RATE, client_entity
+from ottla.broker.quotas.quotas import CONSUMER_BYTE_RATE, client_entity
 from ottla.testing import LocalBroker
 
 LONG_MS = 60_000

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from tests.conformance.exchange import Exchange
 from tests.conformance.rendering import Json, pretty
-from tests.conformance.script import Script
+from tests.conformance.script import Addresses, Script
 
 FOLDER = Path(__file__).parent / "answers"
 
 
-def answers_of(exchange: Exchange, address: tuple[str, int]) -> dict[str, Json]:
-    """Runs an exchange against a broker: the APIs it took and what was answered, step by step."""
-    with Script(address, secrets.token_hex(4)) as script:
+def answers_of(exchange: Exchange, address: tuple[str, int], brokers: Addresses | None = None) -> dict[str, Json]:
+    """Runs an exchange against a broker, or several: the APIs it took and what was answered, step by step."""
+    with Script(address, secrets.token_hex(4), brokers) as script:
         exchange.run(script)
     return {"apis": sorted(script.apis), "steps": script.steps}
 

@@ -25,8 +25,8 @@ Outcome: TypeAlias = bytes | NoFrame
 
 
 class Connection:
-    def __init__(self, address: tuple[str, int]) -> None:
-        self._socket = socket.create_connection(address, timeout=10)
+    def __init__(self, address: tuple[str, int], within_s: float = 10.0) -> None:
+        self._socket = socket.create_connection(address, timeout=within_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, parts: Sequence[object]) -> None:
@@ -41,6 +41,9 @@ class Connection:
         deadline = time.monotonic() + within_s
         size = self._read(_SIZE.size, deadline)
         return size if isinstance(size, NoFrame) else self._read(_SIZE.unpack(size)[0], deadline)
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
 
     def end_sending(self) -> None:
         self._socket.shutdown(socket.SHUT_WR)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from ottla.broker.handlers.api_versions import FEATURES
 from ottla.wire.apis import APIS
 from ottla.wire.errors import ErrorCode
+from ottla.wire.features import GROWTH_FEATURE
 from tests.conformance.connection import NoFrame
 from tests.conformance.rendering import Json
 from tests.conformance.served import SERVED
@@ -37,9 +38,19 @@ def _only_what_is_served(steps: list[dict[str, Json]]) -> None:
     served = {api.key for api in APIS if api.name in SERVED}
     answer = steps[0]["answer"]
     answer["api_keys"] = [row for row in answer["api_keys"] if row.get("api_key", 0) in served]
-    for features in ("supported_features", "finalized_features"):
+    for features, ours in _GROWTH.items():
         if features in answer:
-            _set_list(answer, features, [feature for feature in answer[features] if feature["name"] in FEATURES])
+            kept = [feature for feature in answer[features] if feature["name"] in FEATURES]
+            is_all = any("min_version" not in feature for feature in kept)  # before version 4, none from level 0 on
+            kept += [ours] if features == "finalized_features" or is_all else []
+            _set_list(answer, features, sorted(kept, key=lambda feature: str(feature["name"])))
+
+
+_GROWTH: dict[str, dict[str, Json]] = {
+    "supported_features": {"name": GROWTH_FEATURE, "max_version": 1},
+    "finalized_features": {"name": GROWTH_FEATURE, "max_version_level": 1, "min_version_level": 1},
+}
+"""Topics that grow in order."""
 
 
 def _set_list(struct: dict[str, Json], field: str, elements: list[Json]) -> None:

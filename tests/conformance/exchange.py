@@ -27,6 +27,10 @@ class Exchange(NamedTuple):
     name: str
     """Unique in its group."""
     run: Callable[[Script], None]
+    brokers: int = 1
+    """How many the cluster has that it runs on."""
+    without: int | None = None
+    """The one of them that is down."""
 
     @property
     def full_name(self) -> str:
@@ -36,8 +40,11 @@ class Exchange(NamedTuple):
 class Exchanges:
     """Those of one group, in the order they were written."""
 
-    def __init__(self, group: str) -> None:
+    def __init__(self, group: str, *, brokers: int = 1, without: int | None = None) -> None:
+        """`without`: the broker that is down."""
         self.group = group
+        self.brokers = brokers
+        self.without = without
         self.all: list[Exchange] = []
 
     def one(self, function: Callable[[Script], None]) -> Callable[[Script], None]:
@@ -64,7 +71,7 @@ class Exchanges:
     def _add(self, name: str, run: Callable[[Script], None]) -> None:
         if any(name == other.name for other in self.all):
             raise ValueError(f"two exchanges are called {self.group}: {name}")
-        self.all.append(Exchange(self.group, name, run))
+        self.all.append(Exchange(self.group, name, run, self.brokers, self.without))
 
 
 def _words(function_name: str) -> str:

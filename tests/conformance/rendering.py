@@ -47,8 +47,10 @@ class Rendered(dict[str, Json]):
 class Rendering:
     """Turns messages into plain values: what differs by nature masked, what is as its declaration says left out."""
 
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, hidden: frozenset[str] = frozenset()) -> None:
+        """`hidden`: fields whose number says nothing."""
         self.token = token
+        self._hidden = hidden
         self.topic_labels: dict[bytes, str] = {}
         """By topic id, for the topics that the exchange has made."""
         self._members: dict[str, str] = {}
@@ -125,6 +127,8 @@ class Rendering:
                 return self._producers[value]
             if value - ANOTHER_PRODUCER in self._producers:
                 return f"another than {self._producers[value - ANOTHER_PRODUCER]}"
+        if field in self._hidden and value >= 0:
+            return f"<{field}>"
         return masked_number(field, value)
 
     def _blob(self, value: bytes) -> str:

@@ -6,7 +6,7 @@ Preparation (making topics, filling them) is not kept: it has exchanges of its o
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from ottla.records.build import build_batch
@@ -14,7 +14,12 @@ from ottla.wire.apis import Api
 from ottla.wire.frames import encode_request
 from ottla.wire.header import read_correlation_id, response_body_position
 from ottla.wire.messages.api_versions import ApiVersionsRequest
-from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -29,6 +34,13 @@ ANSWER_SECONDS = 10.0
 SETTLE_SECONDS = 10.0
 TIMESTAMP_MS = 1_700_000_000_000
 """Of all records that an exchange does not give another."""
+
+
+Addresses = Mapping[int, tuple[str, int]]
+"""Of brokers by their ids."""
+
+HIDDEN_OF_CLUSTERS = frozenset({"controller_id"})
+"""Fields that anybody may be in, where there are several brokers."""
 
 
 class PreparationFailed(Exception):
@@ -57,7 +69,8 @@ class Pending(NamedTuple):
 
 
 class Script:
-    def __init__(self, address: tuple[str, int], token: str) -> None:
+    def __init__(self, address: tuple[str, int], token: str, brokers: Addresses | None = None) -> None:
+        """`brokers`: where there are several. The name of a connection may say which one it goes to."""
         self.steps: list[dict[str, Json]] = []
         self.apis: set[str] = set()
         """Of every request sent, in preparation too."""
@@ -65,8 +78,9 @@ class Script:
         self.patience_s = SETTLE_SECONDS
         """How long what is waited for may take."""
         self._address = address
+        self._brokers = brokers or {}
         self._labels: set[str] = set()
-        self._rendering = Rendering(token)
+        self._rendering = Rendering(token, HIDDEN_OF_CLUSTERS if brokers else frozenset())
         self._connections: dict[str, Connection] = {}
         self._correlation_id = 0
 
@@ -156,7 +170,8 @@ class Script:
     ) -> Any:  # fmt: skip
         """Asks until the answer is the one that is waited for, and keeps that one or the last."""
         deadline = time.monotonic() + self.patience_s
-        while not until(self.ask(request, version)) and time.monotonic() < deadline:
+        prepare = "prepare" if on == "main" else f"{on} prepare"
+        while not until(self.ask(request, version, on=prepare)) and time.monotonic() < deadline:
             time.sleep(0.01)
         return self.send(request, version, on=on, only_own=only_own)
 
@@ -241,6 +256,47 @@ class Script:
             self.produce(topic, batch)
         return topic
 
+    def replicated(
+        self, *assignments: Sequence[int], label: str = "topic", configs: Mapping[str, str] | None = None
+    ) -> Topic:
+        """A topic whose partitions are on these brokers, the leader first; all brokers know it, and all are in sync."""
+        creatable = CreatableTopic(
+            name=self.name(label),
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[
+                CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
+                for index, brokers in enumerate(assignments)
+            ],
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
+        )
+        [created] = self.ask(CreateTopicsRequest(topics=[creatable], timeout_ms=10_000)).topics
+        if created.error_code:
+            raise PreparationFailed(f"{label} was not created: {created}")
+        topic = self.known(label, created.topic_id)
+        for index, brokers in enumerate(assignments):
+            self.await_leader(topic, brokers[0], partition=index, in_sync=len(brokers))
+        return topic
+
+    def await_leader(self, topic: Topic, leader: int, *, partition: int = 0, in_sync: int = 0) -> None:
+        """Returns when every broker knows the leader, and that leads; and that many are in sync, if that is said."""
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic.name)], allow_auto_topic_creation=False)
+
+        def knows(answer: Any) -> bool:
+            partitions = {found.partition_index: found for found in answer.topics[0].partitions}
+            found = partitions.get(partition)
+            return found is not None and found.leader_id == leader and (len(found.isr_nodes) == in_sync or not in_sync)
+
+        for node_id in self._brokers:
+            self.ask_until(request, until=knows, on=f"broker {node_id} prepare")
+        asked = ListOffsetsPartition(partition_index=partition, timestamp=-1)
+        leads = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic.name, partitions=[asked])])
+        self.ask_until(
+            leads,
+            until=lambda answer: answer.topics[0].partitions[0].error_code == 0,
+            on=f"broker {leader} prepare",
+        )
+
     def known(self, label: str, topic_id: bytes) -> Topic:
         """A topic whose id is told in an answer; later answers show it by its label."""
         self._rendering.topic_labels[topic_id] = label
@@ -265,13 +321,13 @@ class Script:
         [topic] = self.ask(ListOffsetsRequest(replica_id=-1, topics=topics)).topics
         return all(partition.error_code == 0 for partition in topic.partitions)
 
-    def produce(self, topic: Topic, batch: bytes | bytearray, partition: int = 0) -> None:
+    def produce(self, topic: Topic, batch: bytes | bytearray, partition: int = 0, *, on: str = "prepare") -> None:
         data = TopicProduceData(
             name=topic.name,
             topic_id=topic.id,
             partition_data=[PartitionProduceData(index=partition, records=batch)],
         )
-        answer = self.ask(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[data]), 12)
+        answer = self.ask(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[data]), 12, on=on)
         [written] = answer.responses[0].partition_responses
         if written.error_code:
             raise PreparationFailed(f"nothing could be written: {written}")
@@ -284,7 +340,7 @@ class Script:
         parts = encode_request(self._correlation_id, client_id, request, version)
         self._connection(on).send(parts)
         step: dict[str, Json] = {"ask": f"{request.api.name} {version}"}
-        if on not in ("main", "prepare"):
+        if on != "main" and not on.endswith("prepare"):
             step["on"] = on
         return Pending(on, request.api, version, self._correlation_id, step)
 
@@ -301,7 +357,9 @@ class Script:
 
     def _connection(self, name: str) -> Connection:
         if name not in self._connections:
-            self._connections[name] = Connection(self._address)
+            words = name.split()
+            address = self._brokers[int(words[1])] if words[0] == "broker" else self._address
+            self._connections[name] = Connection(address)
         return self._connections[name]
 
     def _drop(self, name: str) -> None:

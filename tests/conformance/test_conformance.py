@@ -30,7 +30,7 @@ def apis_not_served(exchange: Exchange) -> set[str]:
 
 EXCHANGES = all_exchanges()
 RECORDED = [exchange for exchange in EXCHANGES if exchange.name in recorded(exchange.group)]
-RUN = [exchange for exchange in RECORDED if not apis_not_served(exchange)]
+RUN = [exchange for exchange in RECORDED if exchange.brokers == 1 and not apis_not_served(exchange)]
 NOT_RUN = [exchange for exchange in RECORDED if apis_not_served(exchange)]
 
 

@@ -1,14 +1,14 @@
 """The nodes have Kafka's paths and JSON."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.controller import layout
+from ottla.controller.changes import NewTopic
 from ottla.controller.layout import BrokerNode, CorruptNode, PartitionState, TopicNode
-from ottla.controller.local_store import LocalStore
+from ottla.controller.memory_nodes import MemoryNodes, MemoryTree
+from ottla.controller.steps import finished
 from ottla.wire.uuids import ZERO_UUID, uuid_text
 
 TOPIC_ID = bytes(range(16))
@@ -64,24 +64,22 @@ def test_names_are_sanitized_as_kafka_did() -> None:
     assert layout.unsanitized(layout.sanitized(None)) is None
 
 
-def test_a_topic_is_read_back_with_its_states(tmp_path: Path) -> None:
-    store = LocalStore(str(tmp_path / "store"))
-    store.commit(layout.prepare_operations(store))
-    assert layout.prepare_operations(store) == []
+def test_a_topic_is_read_back_with_its_states() -> None:
+    store = MemoryNodes(MemoryTree())
+    store.commit(layout.prepare_operations({}))
+    assert layout.prepare_operations(store.tree("")) == []
     topic = TopicNode(TOPIC_ID, [[1, 2], [2, 1]])
-    store.commit(list(layout.topic_operations("t", topic, {"retention.ms": "5"})))
-    store.commit(list(layout.partition_operations("t", 2, [[3]])))
+    store.commit(list(NewTopic("t", topic, {"retention.ms": "5"}, layout.first_states(topic.replicas)).operations()))
+    store.commit(list(layout.partition_operations("t", 2, layout.first_states([[3]]))))
     states = [PartitionState(1, 0, (1, 2)), PartitionState(2, 0, (2, 1))]
-    assert layout.read_topics_and_states(store) == {"t": (topic, states)}
-    assert layout.read_configs(store, layout.TOPIC_CONFIGS) == {"t": {"retention.ms": "5"}}
-    store.close()
+    assert finished(layout.read_topics_and_states(store.tree(""))) == {"t": (topic, states)}
+    assert finished(layout.read_configs(store.tree(""), layout.TOPIC_CONFIGS)) == {"t": {"retention.ms": "5"}}
 
 
-def test_a_topic_without_the_state_of_a_partition_is_told(tmp_path: Path) -> None:
-    store = LocalStore(str(tmp_path / "store"))
-    store.commit(layout.prepare_operations(store))
-    operations = list(layout.topic_operations("t", TopicNode(TOPIC_ID, [[1]]), {}))
+def test_a_topic_without_the_state_of_a_partition_is_told() -> None:
+    store = MemoryNodes(MemoryTree())
+    store.commit(layout.prepare_operations({}))
+    operations = list(NewTopic("t", TopicNode(TOPIC_ID, [[1]]), {}, layout.first_states([[1]])).operations())
     store.commit(operations[:-1])
     with pytest.raises(CorruptNode, match="no state"):
-        layout.read_topics_and_states(store)
-    store.close()
+        finished(layout.read_topics_and_states(store.tree("")))

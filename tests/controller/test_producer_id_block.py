@@ -1,50 +1,58 @@
 """Blocks of producer ids in the store."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ottla.controller import layout
-from ottla.controller.local_store import LocalStore
 from ottla.controller.producer_id_block import claim_producer_ids
-from ottla.controller.store import Operation
+from ottla.controller.store import Create, StoreError, StoreUnusable
+from tests.controller.homes import HOMES, Home, OpenStore
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> str:
-    return str(tmp_path / "store")
+@pytest.fixture(params=HOMES)
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home]:
+    home = Home(request.param, tmp_path)
+    yield home
+    home.close()
 
 
-def test_each_block_follows_the_last_one(path: str) -> None:
-    store = LocalStore(path)
-    assert claim_producer_ids(store, 1) == range(1000)
-    assert claim_producer_ids(store, 2) == range(1000, 2000)
+def claim(home: Home, *claims: tuple[OpenStore, int]) -> list[range | StoreError]:
+    """Claims of brokers at the same time."""
+    claimed: list[range | StoreError] = []
+    for store, node_id in claims:
+        claim_producer_ids(store.store, node_id, claimed.append)
+    home.loop.run_until(lambda: len(claimed) == len(claims))
+    return claimed
+
+
+def test_each_block_follows_the_last_one(home: Home) -> None:
+    store = home.open()
+    assert claim(home, (store, 1)) == [range(1000)]
+    assert claim(home, (store, 2)) == [range(1000, 2000)]
     store.close()
-    store = LocalStore(path)
-    assert claim_producer_ids(store, 1) == range(2000, 3000)
+    store = home.open()
+    assert claim(home, (store, 1)) == [range(2000, 3000)]
     assert store.get(layout.PRODUCER_ID_BLOCK).data == (
         b'{"version":1,"broker":1,"block_start":"2000","block_end":"2999"}'
     )
-    store.close()
 
 
 @pytest.mark.parametrize("claimed_before", [0, 1])
-def test_who_is_overtaken_takes_the_block_behind(path: str, claimed_before: int) -> None:
-    class Overtaken(LocalStore):
-        """Another broker claims a block between the look and the change."""
-
-        is_overtaken = False
-
-        def commit(self, operations: Sequence[Operation], *, is_vital: bool = False) -> None:
-            if self.is_overtaken:
-                self.is_overtaken = False
-                claim_producer_ids(self, 2)
-            super().commit(operations, is_vital=is_vital)
-
-    store = Overtaken(path)
+def test_who_is_overtaken_takes_the_block_behind(home: Home, claimed_before: int) -> None:
+    store = home.open()
     for _ in range(claimed_before):
-        claim_producer_ids(store, 1)
-    store.is_overtaken = True
-    assert claim_producer_ids(store, 1)[0] == 1000 * (claimed_before + 1)
-    store.close()
+        claim(home, (store, 1))
+    claimed = claim(home, (store, 1), (store, 2))  # both look before one of them has it
+    first = claimed_before * 1000
+    assert claimed == [range(first, first + 1000), range(first + 1000, first + 2000)]
+
+
+def test_a_node_that_is_no_block_is_told(home: Home) -> None:
+    store = home.open()
+    store.commit([Create(layout.PRODUCER_ID_BLOCK, b"what")])
+    [answer] = claim(home, (store, 1))
+    assert isinstance(answer, StoreUnusable)

@@ -1,4 +1,4 @@
-"""Random commits against a dictionary: same nodes, same refusals, also after the file is opened again."""
+"""Random commits against a dictionary: same nodes, same refusals, also after the store is opened again."""
 
 import tempfile
 from collections.abc import Callable, Sequence
@@ -8,7 +8,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ottla.controller.local_store import LocalStore
 from ottla.controller.store import (
     ANY_VERSION,
     Check,
@@ -18,11 +17,13 @@ from ottla.controller.store import (
     NodeHasChildren,
     NodeMissing,
     Operation,
+    Put,
     Set,
     StoreError,
     VersionChanged,
     parent_of,
 )
+from tests.controller.homes import Home
 
 Nodes = dict[str, tuple[bytes, int, bool]]
 PATHS = st.sampled_from(["/a", "/b", "/a/a", "/a/b", "/a/a/a", "/a-", "/ab"])
@@ -33,6 +34,7 @@ OPERATIONS = st.one_of(
     st.builds(Set, PATHS, DATA, VERSIONS),
     st.builds(Delete, PATHS, VERSIONS),
     st.builds(Check, PATHS, st.integers(0, 2)),
+    st.builds(Put, PATHS, DATA),
 )
 
 
@@ -48,13 +50,21 @@ def apply(nodes: Nodes, operation: Operation) -> None:
             raise NodeExists
         nodes[path] = operation.data, 0, operation.is_ephemeral
         return
-    if isinstance(operation, Delete) and any(parent_of(other) == path for other in nodes):
-        raise NodeHasChildren
+    if isinstance(operation, Put):
+        missing = [path]
+        while (above := parent_of(missing[-1])) and above not in nodes:
+            missing.append(above)
+        for each in reversed(missing[1:]):
+            apply(nodes, Create(each))
+        apply(nodes, Set(path, operation.data) if path in nodes else Create(path, operation.data))
+        return
     if path not in nodes:
         raise NodeMissing
     _, version, is_ephemeral = nodes[path]
     if operation.version not in (ANY_VERSION, version):
         raise VersionChanged
+    if isinstance(operation, Delete) and any(parent_of(other) == path for other in nodes):
+        raise NodeHasChildren
     if isinstance(operation, Set):
         nodes[path] = operation.data, version + 1, is_ephemeral
     elif isinstance(operation, Delete):
@@ -75,11 +85,13 @@ def refusal_of(commit: Callable[[], object]) -> type[StoreError] | None:
 
 
 class StoreAgainstModel(RuleBasedStateMachine):
+    kind: str
+
     @initialize()
     def begin(self) -> None:
         self.folder = tempfile.TemporaryDirectory()
-        self.path = str(Path(self.folder.name) / "store.sqlite")
-        self.store = LocalStore(self.path)
+        self.home = Home(self.kind, Path(self.folder.name))
+        self.store = self.home.open()
         self.nodes: Nodes = {}
 
     @rule(operations=st.lists(OPERATIONS, min_size=1, max_size=4))
@@ -93,7 +105,7 @@ class StoreAgainstModel(RuleBasedStateMachine):
     @rule()
     def open_again(self) -> None:
         self.store.close()
-        self.store = LocalStore(self.path)
+        self.store = self.home.open()
         self.nodes = {path: node for path, node in self.nodes.items() if not node[2]}
 
     @invariant()
@@ -105,9 +117,26 @@ class StoreAgainstModel(RuleBasedStateMachine):
             assert self.store.children(path) == [other.rpartition("/")[2] for other in below]
 
     def teardown(self) -> None:
-        self.store.close()
+        self.home.close()
         self.folder.cleanup()
 
 
-TestStoreAgainstModel = StoreAgainstModel.TestCase
-TestStoreAgainstModel.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+class SqliteAgainstModel(StoreAgainstModel):
+    kind = "sqlite"
+
+
+class MemoryAgainstModel(StoreAgainstModel):
+    kind = "memory"
+
+
+class ZookeeperAgainstModel(StoreAgainstModel):
+    kind = "zookeeper"
+
+
+FEW = settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestSqliteAgainstModel = SqliteAgainstModel.TestCase
+TestSqliteAgainstModel.settings = FEW
+TestMemoryAgainstModel = MemoryAgainstModel.TestCase
+TestMemoryAgainstModel.settings = FEW
+TestZookeeperAgainstModel = ZookeeperAgainstModel.TestCase
+TestZookeeperAgainstModel.settings = settings(FEW, max_examples=15)

@@ -9,14 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.controller.assignment import spread
+from ottla.controller.changes import BrokerDown, BrokerUp, Deletion, NewPartitions, NewTopic
 from ottla.controller.cluster import Cluster
-from ottla.controller.layout import TopicNode
+from ottla.controller.layout import BrokerNode, PartitionState, TopicNode, first_states
 from ottla.controller.refusal import Refusal
 from ottla.controller.topics import (
     Defaults,
-    Deletion,
-    NewPartitions,
-    NewTopic,
     decide_creations,
     decide_deletions,
     decide_expansions,
@@ -35,10 +33,17 @@ Manual = Sequence[tuple[int, list[int]]]
 
 def cluster(*brokers: int, **topics: int) -> Cluster:
     """Topics by name with their number of partitions; the id of the n-th is n in every byte."""
-    known = Cluster(brokers or (1,))
+    known = Cluster()
+    for node_id in brokers or (1,):
+        known.replay(BrokerUp(node_id, 1, BrokerNode({})))
     for number, (name, count) in enumerate(topics.items(), 1):
-        known.add(name.replace("DOT", "."), TopicNode(bytes([number] * 16), [[1]] * count))
+        known.replay(new_topic(name.replace("DOT", "."), bytes([number] * 16), [[1]] * count))
     return known
+
+
+def new_topic(name: str, topic_id: bytes, replicas: list[list[int]], **overrides: str) -> NewTopic:
+    texts = {key.replace("_", "."): text for key, text in overrides.items()}
+    return NewTopic(name, TopicNode(topic_id, replicas), texts, first_states(replicas))
 
 
 def topic(name: str, count: int = 1, factor: int = 1, manual: Manual = (), configs: Configs = ()) -> CreatableTopic:
@@ -137,10 +142,37 @@ def test_a_topic_gets_what_it_asks_for_and_else_the_defaults() -> None:
         topic("manual", -1, -1, [(1, [7]), (0, [7])]),
     )
     assert decisions == {
-        "own": NewTopic("own", TopicNode((100).to_bytes(16), [[7]] * 3), {"retention.ms": "2"}),
-        "default": NewTopic("default", TopicNode((101).to_bytes(16), [[7]] * 2), {}),
-        "manual": NewTopic("manual", TopicNode((102).to_bytes(16), [[7]] * 2), {}),
+        "own": new_topic("own", (100).to_bytes(16), [[7]] * 3, retention_ms="2"),
+        "default": new_topic("default", (101).to_bytes(16), [[7]] * 2),
+        "manual": new_topic("manual", (102).to_bytes(16), [[7]] * 2),
     }
+
+
+def test_a_manual_assignment_may_name_brokers_that_are_down_but_not_only_those() -> None:
+    known = cluster(1, 2, 3)
+    known.replay(BrokerDown(2))
+    known.controller_epoch = 7
+    decisions = create(known, topic("t", -1, -1, [(0, [2, 3, 1])]), topic("u", -1, -1, [(0, [2])]))
+    made = decisions["t"]
+    assert isinstance(made, NewTopic)
+    assert made.states == [PartitionState(3, 0, (3, 1), controller_epoch=7)]
+    message = (
+        "All brokers specified in the manual partition assignment for partition 0 are fenced or in controlled shutdown."
+    )
+    assert told(decisions["u"]) == (39, message)
+
+
+def test_brokers_that_are_down_get_replicas_only_where_the_others_are_too_few() -> None:
+    known = cluster(1, 2, 3)
+    known.replay(BrokerDown(2))
+    decisions = create(known, topic("two", 4, 2), topic("three", 4, 3), topic("four", 1, 4))
+    two, three = decisions["two"], decisions["three"]
+    assert isinstance(two, NewTopic)
+    assert isinstance(three, NewTopic)
+    assert all(set(replicas) == {1, 3} for replicas in two.node.replicas)
+    assert all(replicas[-1] == 2 for replicas in three.node.replicas)
+    assert all(set(state.in_sync) == {1, 3} and state.leader_id != 2 for state in three.states)
+    assert told(decisions["four"])[0] == 38
 
 
 def test_a_name_that_comes_twice_is_refused_and_comes_last() -> None:
@@ -169,7 +201,7 @@ def test_names_of_one_request_do_not_collide_with_each_other() -> None:
 
 def test_a_deleted_topic_collides_with_nothing() -> None:
     known = cluster(aDOTb=1, a_c=1)
-    known.remove("a.b")
+    known.replay(Deletion("a.b", bytes([1] * 16), 1))
     assert isinstance(create(known, topic("a_b"))["a_b"], NewTopic)
     assert told(create(known, topic("a.c"))["a.c"])[0] == 17
 
@@ -200,7 +232,7 @@ def expand(*asked: tuple[str, int, list[list[int]] | None]) -> dict[str, NewPart
         )
         for name, count, manual in asked
     ]
-    known = cluster(1, 2, t=3, u=1)
+    known = cluster(1, 2, t=3, u=1, __consumer_offsets=1)
     refused = refuse_expansions(known, topics)
     left = [topic for topic in topics if topic.name not in refused]
     return {**decide_expansions(known, left, Random(1)), **refused}
@@ -226,6 +258,12 @@ def expand(*asked: tuple[str, int, list[list[int]] | None]) -> dict[str, NewPart
             "1 replica(s).",
         ),
         (("t", 10_004, None), -1, None),
+        (
+            ("__consumer_offsets", 2, None),
+            37,
+            "The partitions of __consumer_offsets cannot be more: groups and transactions would be looked for in "
+            "others.",
+        ),
     ],
 )
 def test_a_topic_that_may_not_be_expanded(
@@ -236,7 +274,9 @@ def test_a_topic_that_may_not_be_expanded(
 
 def test_new_partitions_follow_those_there_are() -> None:
     decision = expand(("t", 5, [[2], [1]]))["t"]
-    assert decision == NewPartitions("t", 3, [[2], [1]])
+    assert isinstance(decision, NewPartitions)
+    assert (decision.name, decision.first, decision.replicas) == ("t", 3, [[2], [1]])
+    assert decision.node.replicas == [[1], [1], [1], [2], [1]]
     chosen = expand(("t", 10_003, None))["t"]
     assert isinstance(chosen, NewPartitions)
     assert len(chosen.replicas) == 10_000
@@ -274,7 +314,7 @@ Named = tuple[str | None, bytes]
 )
 def test_deletions(asked: list[Named], answers: list[tuple[str | None, bytes, tuple[int, str] | None]]) -> None:
     states = [DeleteTopicState(name=name, topic_id=topic_id) for name, topic_id in asked]
-    decided = decide_deletions(cluster(t=1, u=1), states)
+    decided = list(decide_deletions(cluster(t=1, u=1), states))
     found = [
         (name, topic_id, None if isinstance(decision, Deletion) else told(decision))
         for name, topic_id, decision in decided

@@ -6,12 +6,11 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ottla.coordinator.classic_group import ClassicGroup
-from ottla.coordinator.group import Client, Committer
+from ottla.coordinator.classic.group import ClassicGroup
+from ottla.coordinator.group import Client, Committer, GroupSettings, OffsetToCommit
 from ottla.coordinator.group_machine import GroupMachine
-from ottla.coordinator.group_settings import GroupSettings
-from ottla.coordinator.offset_commit import OffsetToCommit, commit
-from ottla.coordinator.offset_fetch import fetch
+from ottla.coordinator.offsets.commit import commit
+from ottla.coordinator.offsets.fetch import FetchedOffsets, fetch
 from ottla.coordinator.operation import NO_PRODUCER
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -89,10 +88,10 @@ class ClassicWorld:
         )
 
     def enter(self, **options: Any) -> Asked:
-        """Join as somebody new, without the detour of a promised id."""
+        """Join as somebody new, without the detour of a pending id."""
         return self.join(version=LAST_VERSION_WITHOUT_PROMISED_IDS, **options)
 
-    def promised_id(self, **options: Any) -> str:
+    def pending_id(self, **options: Any) -> str:
         refused = self.join(**options).response
         assert refused.error_code == ErrorCode.MEMBER_ID_REQUIRED
         return str(refused.member_id)
@@ -194,6 +193,8 @@ class ClassicWorld:
             topics = [OffsetFetchRequestTopics(name=topic, partition_indexes=list(partitions))]
         asked = OffsetFetchRequestGroup(group_id=group_id, topics=topics)
         answer = fetch(self.driver.machine, asked, by_id=False, require_stable=require_stable)
+        if isinstance(answer, FetchedOffsets):
+            answer = answer.response()
         return {
             partition.partition_index: (partition.committed_offset, ErrorCode(partition.error_code))
             for found in answer.topics

@@ -8,12 +8,11 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from ottla.coordinator.consumer_group import ConsumerGroup
-from ottla.coordinator.consumer_heartbeat import consumer_heartbeat
-from ottla.coordinator.consumer_settings import ConsumerSettings
-from ottla.coordinator.group import Client
+from ottla.coordinator.consumer.group import ConsumerGroup
+from ottla.coordinator.consumer.settings import ConsumerSettings
+from ottla.coordinator.group import Client, GroupSettings
 from ottla.coordinator.group_machine import GroupMachine
-from ottla.coordinator.group_settings import GroupSettings
+from ottla.records.growth import Growths
 from ottla.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -31,6 +30,7 @@ class FakeTopic:
     name: str
     topic_id: bytes
     partition_count: int
+    growths: Growths = ()
 
 
 class FakeTopics:
@@ -91,7 +91,7 @@ class World:
 
     def beat(self, request: ConsumerGroupHeartbeatRequest, version: int = 1) -> ConsumerGroupHeartbeatResponse:
         asked = self.driver.ask(
-            lambda machine, operation, reply: consumer_heartbeat(machine, operation, reply, request, version, CLIENT)
+            lambda machine, operation, reply: machine.consumer_heartbeat(operation, reply, request, version, CLIENT)
         )
         assert isinstance(asked.response, ConsumerGroupHeartbeatResponse)
         return asked.response
@@ -108,8 +108,15 @@ def lasting(machine: GroupMachine) -> dict[str, Any]:
     group = machine.groups.get(GROUP)
     if not isinstance(group, ConsumerGroup):
         return {}
-    marks = ("are_topics_changed", "are_topics_new", "resolving", "told_to_join", "_settings", "_topic_names")
-    return {name: value for name, value in vars(group).items() if name not in marks}
+    marks = {"are_topics_changed", "are_topics_new", "is_resolving", "is_being_computed", "_topic_names", "held"}
+    parts = {"subscriptions", "target", "timers", "_settings", "_offsets"}
+    owners = (group, group.subscriptions, group.target)
+    return {
+        f"{type(owner).__name__}.{name}": value
+        for owner in owners
+        for name, value in vars(owner).items()
+        if name not in marks | parts
+    }
 
 
 class FakeMember:
@@ -169,9 +176,11 @@ def settle(*members: FakeMember) -> None:
 def check_counts(group: ConsumerGroup) -> None:
     """What a group counts of its members is what one finds who asks them all."""
     profiles = [member.profile for member in group.members.values()]
-    assert group.topic_names == frozenset().union(*[group.topics_of(profile) for profile in profiles])
-    assert group.counts.names == Counter(name for profile in profiles for name in profile.topic_names)
-    assert group.counts.regexes == Counter(profile.regex for profile in profiles if profile.regex)
+    assert group.subscriptions.topic_names == frozenset().union(
+        *[group.subscriptions.topics_of(profile) for profile in profiles]
+    )
+    assert group.subscriptions.counts.names == Counter(name for profile in profiles for name in profile.topic_names)
+    assert group.subscriptions.counts.regexes == Counter(profile.regex for profile in profiles if profile.regex)
     offers = [dict(profile.classic.protocols) for profile in profiles if profile.classic is not None]
-    assert group.counts.classic == len(offers)
-    assert group.counts.protocols == Counter(name for offer in offers for name in offer)
+    assert group.subscriptions.counts.classic == len(offers)
+    assert group.subscriptions.counts.protocols == Counter(name for offer in offers for name in offer)

@@ -9,10 +9,11 @@ driver.crash()     # throws the machine away, and loads another one from the rec
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from ottla.coordinator.operation import NO_PRODUCER, Machine, Markers, Operation, Reply
+from ottla.coordinator.operation import NO_PRODUCER, Machine, Markers, Operation, Reply, Work
 from ottla.wire.errors import ErrorCode
 from ottla.wire.schema import Message
 
@@ -56,6 +57,9 @@ class Driver(Generic[M]):
         self.now_ms = now_ms
         self.log: list[Logged] = []
         self.markers: list[Markers] = []  # those that the machine asked to send
+        self.holds_work = False  # what operations ask to follow is left for `do_work`
+        self._work: deque[Work] = deque()
+        self._is_working = False
         self.is_broken = False  # nothing more can be appended: the next write fails
         self._timers: dict[Hashable, tuple[int, int]] = {}  # when each is due, and the order in which they were set
         self._timers_set = 0
@@ -90,10 +94,26 @@ class Driver(Generic[M]):
         for reply, response in operation.answers:
             reply.send(response)
         self.markers += operation.markers
-        for work in operation.work:
-            for following in work:
-                self.run(lambda _machine, operation, following=following: following(operation))  # type: ignore[misc]
+        self._work += operation.work
+        if not self.holds_work and not self._is_working:
+            self.do_work()
         return True
+
+    def do_work(self, events: int | None = None) -> None:
+        """Let so many events follow of those that operations asked for, or all."""
+        self._is_working = True
+        while self._work and events != 0:
+            following = next(self._work[0], None)
+            if following is None:
+                self._work.popleft()
+                continue
+            self.run(lambda _machine, operation, following=following: following(operation))  # type: ignore[misc]
+            events = None if events is None else events - 1
+        self._is_working = False
+
+    def let_the_last_go_first(self) -> None:
+        """What was asked for last is done before what was begun: at a broker they take turns."""
+        self._work.rotate(1)
 
     def append_marker(self, producer_id: int, *, is_commit: bool) -> None:
         """The end of a transaction reaches this log."""
@@ -124,9 +144,10 @@ class Driver(Generic[M]):
 
     def crash(self) -> None:
         """Throw the machine away and load its successor; who waits is told to ask somebody else."""
-        for reply in self.machine.resigned():
+        for reply in self.machine.pending_replies():
             reply.refuse(ErrorCode.NOT_COORDINATOR)
         self._timers.clear()
+        self._work.clear()
         self._load()
 
     def _load(self) -> None:

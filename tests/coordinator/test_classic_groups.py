@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinator.classic_join import NEW_MEMBER_TIMEOUT_MS
+from ottla.coordinator.classic.join import NEW_MEMBER_TIMEOUT_MS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_and_group_records import GroupMetadataKey, GroupMetadataValue
 from tests.coordinator.classic_members import REBALANCE_MS, SESSION_MS, ClassicWorld, subscription
@@ -41,8 +41,8 @@ def test_a_join_that_cannot_be_leaves_nothing(world: ClassicWorld, options: dict
     assert not world.driver.log
 
 
-def test_a_new_member_is_promised_an_id_and_joins_with_it(world: ClassicWorld) -> None:
-    member_id = world.promised_id()
+def test_a_new_member_is_pendingd_an_id_and_joins_with_it(world: ClassicWorld) -> None:
+    member_id = world.pending_id()
     assert member_id.startswith("client-")
     assert world.state == "Empty"
     assert world.beat(member_id, 0) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -55,17 +55,17 @@ def test_a_new_member_is_promised_an_id_and_joins_with_it(world: ClassicWorld) -
 
 
 def test_an_id_that_nobody_uses_is_forgotten(world: ClassicWorld) -> None:
-    member_id = world.promised_id()
+    member_id = world.pending_id()
     world.driver.advance(SESSION_MS)
     assert world.join(member_id).response.error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_rebalance_waits_for_those_who_were_promised_an_id(world: ClassicWorld) -> None:
+def test_a_rebalance_waits_for_pending_members(world: ClassicWorld) -> None:
     [leader] = world.stable(1)
-    promised = world.promised_id()
+    pending = world.pending_id()
     rejoined = world.join(leader)
     assert rejoined.is_waiting
-    joined = world.join(promised)
+    joined = world.join(pending)
     assert rejoined.response.generation_id == joined.response.generation_id == 2
     assert len(rejoined.response.members) == 2
     assert joined.response.members == []
@@ -354,6 +354,20 @@ def test_a_member_that_waits_for_an_answer_lives(world: ClassicWorld) -> None:
     assert not world.group.members
 
 
+def test_a_new_member_waits_for_the_others_also_in_a_group_that_was_just_loaded(world: ClassicWorld) -> None:
+    [old] = world.stable(1)
+    world.driver.holds_work = True
+    world.driver.crash()
+    new = world.enter()
+    world.driver.do_work()
+    for _ in range(2):
+        world.driver.advance(SESSION_MS - 1)
+        assert world.beat(old, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert new.is_waiting
+    world.join(old)
+    assert new.response.generation_id == 2
+
+
 # Leaving
 
 
@@ -366,12 +380,12 @@ def test_some_leave_and_the_others_find_together_again(world: ClassicWorld) -> N
     assert {asked.response.generation_id for asked in rejoined} == {3}
 
 
-def test_an_id_that_was_promised_can_be_given_back(world: ClassicWorld) -> None:
+def test_a_pending_id_can_be_given_back(world: ClassicWorld) -> None:
     [leader] = world.stable(1)
-    promised = world.promised_id()
+    pending = world.pending_id()
     rejoined = world.join(leader)
     assert rejoined.is_waiting
-    assert world.leave((promised, None)) == [ErrorCode.NONE]
+    assert world.leave((pending, None)) == [ErrorCode.NONE]
     assert rejoined.response.generation_id == 2
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinator.consumer_settings import ConsumerSettings
+from ottla.coordinator.consumer.settings import ConsumerSettings
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.coordinator.consumer_members import GROUP, FakeMember, World, settle

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from ottla.coordinator.classic_group import ClassicGroup
-from ottla.coordinator.consumer_group import ConsumerGroup
-from ottla.coordinator.consumer_settings import ConsumerSettings, MigrationPolicy
-from ottla.coordinator.consumer_timers import JOIN, SYNC
-from ottla.coordinator.group_settings import GroupSettings
+from ottla.coordinator.classic.group import ClassicGroup
+from ottla.coordinator.consumer.group import ConsumerGroup
+from ottla.coordinator.consumer.settings import ConsumerSettings, MigrationPolicy
+from ottla.coordinator.consumer.target import FEW
+from ottla.coordinator.consumer.timers import JOIN, SYNC
+from ottla.coordinator.group import GroupSettings
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartition
 from ottla.wire.versioned import encode_versioned
@@ -157,6 +158,28 @@ def test_those_who_wait_in_a_classic_group_are_sent_to_the_new_one(world: World)
     FakeMember(world, "c").join()
     assert waiting.response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
     assert set(world.group.members) == {a.member_id, b.member_id, "c"}
+
+
+@pytest.mark.parametrize("regex", [None, "t.*"])
+def test_whoever_joins_before_the_first_generation_of_a_classic_group_is_in_the_group(regex: str | None) -> None:
+    world = World(classic=GroupSettings(initial_rebalance_delay_ms=3000))
+    world.add_topic("t", FEW + 1)
+    world.driver.holds_work = True  # the target of so many partitions takes a while
+    old = ClassicClient(world, "old")
+    for _ in range(3):
+        old.step()
+    assert old.joining is not None
+    assert old.joining.is_waiting
+    new = FakeMember(world, "new", topics=None if regex else ["t"], subscribed_topic_regex=regex)
+    assert new.join().error_code == ErrorCode.NONE
+    assert new.epoch > 0
+    assert new.beat().error_code == ErrorCode.NONE
+    world.driver.holds_work = False
+    world.driver.do_work()
+    settle_all(world, old, new)
+    world.driver.advance(1)
+    settle_all(world, old, new)
+    assert all_numbers(old, new) == list(range(FEW + 1))
 
 
 def test_an_empty_classic_group_makes_way(world: World) -> None:
@@ -348,4 +371,4 @@ def test_a_member_that_changed_its_protocol_is_free_of_the_old_ones_timers(world
     settle_all(world, again, b)
     kinds = {timer[0] for timer in world.driver.timers if isinstance(timer, tuple)}
     assert kinds.isdisjoint({JOIN, SYNC})
-    assert world.group.told_to_join == set()
+    assert world.group.timers.told_to_join == set()

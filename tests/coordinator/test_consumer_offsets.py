@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.coordinator.consumer_describe import describe_consumer_group
-from ottla.coordinator.group import Committer
+from ottla.broker.loop.slices import finished
+from ottla.coordinator.consumer.describe import describe_consumer_group
+from ottla.coordinator.group import Committer, OffsetToCommit
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.consumer_group_describe import DescribedGroup
 from tests.coordinator.consumer_members import GROUP, FakeMember, World, settle
 from tests.coordinator.mixed_members import ClassicClient, settle_all
 
@@ -16,6 +18,11 @@ NONE, UNKNOWN, STALE, ILLEGAL = (
     ErrorCode.STALE_MEMBER_EPOCH,
     ErrorCode.ILLEGAL_GENERATION,
 )
+
+
+def described(world: World, group_id: str = GROUP) -> DescribedGroup:
+    described = describe_consumer_group(world.driver.machine, group_id)
+    return described if isinstance(described, DescribedGroup) else finished(described)
 
 
 @pytest.fixture
@@ -35,7 +42,7 @@ def check(
 ) -> ErrorCode:
     topic_id = world.topics.by_name["t"].topic_id
     committer = Committer(member_id, None, epoch, version, is_transactional)
-    return world.group.check_commit(committer, [(topic_id, number)])
+    return world.group.check_commit(committer, [OffsetToCommit("t", topic_id, number, 0, -1, None)])
 
 
 @pytest.mark.parametrize(
@@ -118,7 +125,7 @@ def test_a_description_shows_what_members_have_and_are_to_have(world: World) -> 
     a = FakeMember(world, "a")
     a.epoch = 3
     a.beat()
-    group = describe_consumer_group(world.driver.machine, GROUP)
+    group = described(world)
     assert (group.error_code, group.group_state, group.group_epoch, group.assignment_epoch) == (0, "Reconciling", 4, 4)
     assert group.assignor_name == "range"
     shown = {
@@ -136,12 +143,12 @@ def test_a_description_shows_what_members_have_and_are_to_have(world: World) -> 
 
 def test_topics_that_are_gone_are_not_shown(world: World) -> None:
     world.topics.remove("t")
-    group = describe_consumer_group(world.driver.machine, GROUP)
+    group = described(world)
     assert [member.assignment.topic_partitions for member in group.members] == [[], []]
 
 
 def test_what_is_no_consumer_group_is_not_described(world: World) -> None:
-    assert describe_consumer_group(world.driver.machine, "x").error_message == "Group x not found."
+    assert described(world, "x").error_message == "Group x not found."
 
 
 def test_tombstones_leave_nothing_behind(world: World) -> None:

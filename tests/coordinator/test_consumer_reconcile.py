@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.coordinator.assignors import Partitions
-from ottla.coordinator.consumer_member import Held, MemberState, Progress, progress_of, progress_record
-from ottla.coordinator.consumer_reconcile import Aim, reconcile
+from ottla.coordinator.consumer.assignors import Partitions
+from ottla.coordinator.consumer.member import Held, MemberState, Progress, progress_of, progress_record
+from ottla.coordinator.consumer.reconcile import Aim, reconcile
 
 T, U = (letter * 16 for letter in (b"t", b"u"))
 STABLE, UNREVOKED, UNRELEASED = MemberState.STABLE, MemberState.UNREVOKED, MemberState.UNRELEASED

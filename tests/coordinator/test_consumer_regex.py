@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from ottla.coordinator.consumer_records import write_member
-from ottla.coordinator.consumer_regex import LEAST_INTERVAL_MS, compile_regex
-from ottla.coordinator.consumer_timers import RESOLVE
-from ottla.coordinator.group_refusal import GroupRefusal
+from ottla.coordinator.consumer.records import write_member
+from ottla.coordinator.consumer.regex import compile_regex
+from ottla.coordinator.consumer.subscriptions import COMPARED_AT_ONCE, LEAST_INTERVAL_MS
+from ottla.coordinator.group import GroupError
 from ottla.wire.errors import ErrorCode
-from tests.coordinator.consumer_members import GROUP, FakeMember, World, settle
+from tests.coordinator.consumer_members import FakeMember, World, settle
 
 
 @pytest.fixture
@@ -112,15 +112,17 @@ def test_many_expressions_are_resolved_in_slices(world: World) -> None:
     members = [by_regex(world, f"m{number}", f"many-{number}|other") for number in range(10)]
     for member in members:
         member.join()
-    world.driver.run(lambda machine, operation: machine.expired(operation, (RESOLVE, GROUP)))
-    assert len(world.group.resolving or ()) == 3
-    assert world.group.regexes == {}
+    world.driver.holds_work = True
+    world.driver.advance(0)
+    world.driver.do_work(3 * 4000 // COMPARED_AT_ONCE)
+    assert world.group.subscriptions.regexes == {}
     members.pop(0).leave()  # whoever goes or comes meanwhile does no harm
     members.append(by_regex(world, "late"))
     members[-1].join()
-    world.driver.advance(0)
+    world.driver.holds_work = False
+    world.driver.do_work()
     settle(*members)
-    assert set(world.group.regexes) == {member.fields["subscribed_topic_regex"] for member in members}
+    assert set(world.group.subscriptions.regexes) == {member.fields["subscribed_topic_regex"] for member in members}
     assert sum(len(names(member)) for member in members) == 9 + len(["other", "logs-1", "logs-2"])
 
 
@@ -136,7 +138,7 @@ def test_a_new_expression_takes_away_what_it_is_not_known_to_match(world: World)
     world.driver.advance(0)
     settle(a)
     assert names(a) == ["other"]
-    assert set(world.group.regexes) == {"oth.*"}
+    assert set(world.group.subscriptions.regexes) == {"oth.*"}
 
 
 def test_an_expression_that_is_dropped_is_forgotten(world: World) -> None:
@@ -147,11 +149,11 @@ def test_an_expression_that_is_dropped_is_forgotten(world: World) -> None:
     a.beat(subscribed_topic_regex="", subscribed_topic_names=["other"])
     settle(a)
     assert names(a) == ["other"]
-    assert world.group.regexes == {}
+    assert world.group.subscriptions.regexes == {}
     a.beat(subscribed_topic_regex="logs-.*")
     world.driver.advance(0)
     a.leave()
-    assert world.group.regexes == {}
+    assert world.group.subscriptions.regexes == {}
 
 
 def test_what_is_no_expression_is_refused_before_anything_is_written(world: World) -> None:
@@ -171,7 +173,7 @@ def test_an_expression_in_the_log_that_is_none_here_matches_nothing(world: World
     world.driver.crash()
     a.beat(subscribed_topic_regex="(", subscribed_topic_names=["other"], topic_partitions=[])
     world.driver.advance(20_000)
-    assert world.group.topic_names == {"other"}
+    assert world.group.subscriptions.topic_names == {"other"}
 
 
 def test_the_resolved_topics_survive_a_crash(world: World) -> None:
@@ -180,13 +182,13 @@ def test_the_resolved_topics_survive_a_crash(world: World) -> None:
     world.driver.advance(0)
     a.beat()
     world.driver.crash()
-    assert world.group.topic_names == {"logs-1", "logs-2"}
+    assert world.group.subscriptions.topic_names == {"logs-1", "logs-2"}
     assert a.beat().member_epoch == 2
 
 
 @pytest.mark.parametrize("regex", [r"(a)\1", "(?=a)", "(?<=a)b", "(?!a)", "a++"])
 def test_what_could_take_long_is_not_in_the_language(regex: str) -> None:
-    with pytest.raises(GroupRefusal) as caught:
+    with pytest.raises(GroupError) as caught:
         compile_regex(regex)
     assert caught.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
@@ -221,8 +223,8 @@ def test_members_keep_what_an_expression_matched_where_the_library_is_gone(
     world.driver.advance(LEAST_INTERVAL_MS + 1)
     world.add_topic("logs-3", 1)
     a.beat()
-    assert world.group.resolving is not None
+    assert world.group.subscriptions.is_resolving
     world.driver.advance(0)
-    assert world.group.resolving is None
+    assert not world.group.subscriptions.is_resolving
     assert a.beat().error_code == 0
-    assert world.group.topic_names == {"logs-1", "logs-2"}
+    assert world.group.subscriptions.topic_names == {"logs-1", "logs-2"}

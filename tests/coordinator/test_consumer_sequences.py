@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ottla.coordinator.consumer_group import ConsumerGroup
-from ottla.coordinator.consumer_settings import ConsumerSettings
+from ottla.coordinator.consumer.group import ConsumerGroup
+from ottla.coordinator.consumer.settings import ConsumerSettings
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.coordinator.consumer_members import GROUP, FakeMember, World, check_counts, settle
@@ -151,9 +151,9 @@ class ConsumerGroupSequences(RuleBasedStateMachine):
     @invariant()
     def epochs_are_in_order(self) -> None:
         if self.group is not None:
-            assert self.group.assignment_epoch <= self.group.epoch
+            assert self.group.target.epoch <= self.group.epoch
             for member in self.group.members.values():
-                assert member.progress.epoch <= self.group.assignment_epoch
+                assert member.progress.epoch <= self.group.target.epoch
 
     @invariant()
     def what_is_counted_is_what_members_tell(self) -> None:
@@ -174,7 +174,7 @@ class ConsumerGroupSequences(RuleBasedStateMachine):
             return
         assert self.group.state_name == "Stable"
         topics = self.world.topics.by_name
-        wanted = {name for name in self.group.topic_names if name in topics}
+        wanted = {name for name in self.group.subscriptions.topic_names if name in topics}
         shared = [(topic_id, number) for each in members for topic_id in each.owned for number in each.owned[topic_id]]
         assert sorted(shared) == sorted(
             (topics[name].topic_id, number) for name in wanted for number in range(topics[name].partition_count)

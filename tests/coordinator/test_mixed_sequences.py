@@ -10,9 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ottla.coordinator.classic_group import ClassicGroup
-from ottla.coordinator.consumer_group import ConsumerGroup
-from ottla.coordinator.consumer_settings import ConsumerSettings
+from ottla.coordinator.classic.group import ClassicGroup
+from ottla.coordinator.consumer.group import ConsumerGroup
+from ottla.coordinator.consumer.settings import ConsumerSettings
 from ottla.coordinator.group import Group
 from ottla.wire.errors import ErrorCode
 from tests.coordinator.consumer_members import GROUP, FakeMember, World, check_counts

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.coordinator.offset_removal import EXPIRY, LOOKED_AT_ONCE, delete_group, delete_offsets
-from ottla.coordinator.offsets import Offsets
+from ottla.coordinator.offsets.offsets import Offsets
+from ottla.coordinator.offsets.removal import EXPIRY, LOOKED_AT_ONCE, delete_group, delete_offsets
 from ottla.coordinator.operation import Operation
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.group_records import GROUP_RECORDS

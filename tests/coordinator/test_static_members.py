@@ -24,7 +24,7 @@ def stable(world: ClassicWorld, *instances: str) -> list[str]:
     return members
 
 
-def test_a_static_member_needs_no_promised_id(world: ClassicWorld) -> None:
+def test_a_static_member_needs_no_pending_id(world: ClassicWorld) -> None:
     [member_id] = stable(world, "one")
     assert member_id.startswith("one-")
 

@@ -5,9 +5,8 @@ import itertools
 import pytest
 
 from ottla.coordinator.operation import Operation
-from ottla.coordinator.transaction import LAST_EPOCH, VERSION_1, VERSION_2, State, Transaction
-from ottla.coordinator.transaction_machine import ABORT_TIMER, LOOKED_AT_ONCE, Identity
-from ottla.coordinator.transaction_settings import TransactionSettings
+from ottla.coordinator.transactions.machine import ABORT_TIMER, LOOKED_AT_ONCE, Identity, TransactionSettings
+from ottla.coordinator.transactions.transaction import LAST_EPOCH, VERSION_1, VERSION_2, State, Transaction
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.transaction_records import TransactionLogKey, TransactionLogValue
 from tests.coordinator.transactions import ID, STATES, T0, T1, VERSIONS, Transactions
@@ -233,6 +232,18 @@ def test_markers_go_to_all_partitions_and_then_it_is_over(
     assert not transactions[ID].partitions
     transactions.driver.crash()
     assert not transactions.driver.markers
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_markers_are_sent_once_of_what_is_decided_while_the_rest_is_gone_on_with(
+    transactions: Transactions, version: int
+) -> None:
+    producer = transactions.ongoing(version)
+    transactions.driver.holds_work = True
+    transactions.driver.crash()
+    transactions.end(producer, is_commit=True, version=version)
+    transactions.driver.do_work()
+    assert len(transactions.driver.markers) == 1
 
 
 def test_late_word_of_markers_ends_nothing_else(transactions: Transactions) -> None:

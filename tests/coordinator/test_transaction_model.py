@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ottla.coordinator.operation import Markers
-from ottla.coordinator.transaction import AT_REST, LAST_EPOCH, VERSION_1, VERSION_2
+from ottla.coordinator.transactions.transaction import AT_REST, LAST_EPOCH, VERSION_1, VERSION_2
 from ottla.log.errors import CoordinatorFenced, InvalidProducerEpoch, LogError
 from ottla.log.producers import Origin, Producers
 from ottla.records.batch import TRANSACTIONAL, BatchHeader

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import TypeVar
 
-from ottla.coordinator.producer_ids import NoProducerId
-from ottla.coordinator.transaction import VERSION_1, VERSION_2, Transaction
-from ottla.coordinator.transaction_machine import Identity, PartitionCodes, TransactionMachine
-from ottla.coordinator.transaction_settings import TransactionSettings
+from ottla.coordinator.transactions.machine import Identity, PartitionCodes, TransactionMachine, TransactionSettings
+from ottla.coordinator.transactions.producer_ids import NoProducerId
+from ottla.coordinator.transactions.transaction import VERSION_1, VERSION_2, Transaction
 from tests.coordinator.driver import Asked, Driver
 
 A = TypeVar("A")

@@ -47,10 +47,10 @@ class BrokerProcess:
         assert self._process.stdout is not None
         return self._process.stdout.readline()
 
-    def memory_bytes(self) -> int:
-        """What it holds of the machine's memory."""
+    def memory_bytes(self, field: str = "VmRSS") -> int:
+        """What it holds of the machine's memory; `VmHWM`: or ever held."""
         status = Path(f"/proc/{self._process.pid}/status").read_text()
-        return int(status.partition("VmRSS:")[2].split()[0]) * 1024
+        return int(status.partition(f"{field}:")[2].split()[0]) * 1024
 
     def kill(self) -> None:
         self._process.kill()

@@ -36,7 +36,10 @@ class SmallDisk:
 
 def can_mount() -> bool:
     """Whether this process may mount file systems, in a namespace of its own or here."""
-    return subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode == 0
+    try:
+        return subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
 
 
 @contextlib.contextmanager

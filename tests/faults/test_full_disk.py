@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, Producer
 
+from ottla.records.build import build_batch
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import decode_response, encode_request
 from ottla.wire.schema import Request
@@ -26,6 +27,8 @@ from tests.faults.small_disk import SmallDisk, can_mount, small_disk
 DISK_BYTES = 24 << 20
 WAIT_S = 20.0
 TOPIC, BROKER, GROUP = 2, 4, 32
+EARLIEST, LATEST = -2, -1
+SOON_MS = 4000
 STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 
 pytestmark = pytest.mark.skipif(not can_mount(), reason="nobody may mount a file system here")
@@ -179,3 +182,52 @@ def test_a_broker_stops_and_starts_on_a_full_disk(disk: SmallDisk, ends: str) ->
             assert time.monotonic() < deadline, "deleting made no room"
             time.sleep(0.1)
         assert "Traceback" not in broker.errors()
+
+
+def test_what_a_start_writes_has_room_on_a_full_disk(disk: SmallDisk) -> None:
+    """After a crash it makes again what follows from the batches: here the epochs of logs that were never flushed."""
+    partitions = 100
+    batch = build_batch([bytes(4000)] * 2, timestamp=0)
+    for life in range(3):
+        with BrokerProcess(disk.folder / "data") as broker, contextlib.closing(Client(broker)) as client:
+            if not life:
+                client.ask(requests.create_topics(requests.creatable("t", partitions=partitions)))
+            topic = Topic("t", client.ask(requests.metadata("t")).topics[0].topic_id)
+            offsets = client.ask(requests.list_offsets(topic, -1, partitions=range(partitions))).topics[0].partitions
+            assert [partition.offset for partition in offsets] == [2 * life] * partitions
+            client.ask(requests.produce_many([(topic, index, batch) for index in range(partitions)]))
+            disk.fill()
+            broker.kill()
+        disk.fill()
+        BrokerProcess(disk.folder / "data").errors()
+        disk.clear()
+
+
+@pytest.mark.parametrize("records", [1, 30])
+def test_retention_makes_room_also_where_all_of_a_log_is_due(disk: SmallDisk, records: int) -> None:
+    """One segment or several, all as old: the next one has to begin before they can go."""
+    retention = [("retention.ms", "0"), ("segment.bytes", "1048576"), ("file.delete.delay.ms", "0")]
+    options = ("--set", "log.retention.check.interval.ms=100")
+    with BrokerProcess(disk.folder / "data", *options) as broker, contextlib.closing(Client(broker)) as client:
+        client.ask(requests.create_topics(requests.creatable("t", configs=retention)))
+        topic = Topic("t", client.ask(requests.metadata("t")).topics[0].topic_id)
+        batch = build_batch([bytes(100_000)], timestamp=time.time_ns() // 1_000_000 + SOON_MS)
+        for _ in range(records):
+            client.ask(requests.produce(topic, batch))
+        disk.fill()
+        assert offset_of(client, topic, EARLIEST) == 0
+        deadline = time.monotonic() + WAIT_S
+        while offset_of(client, topic, EARLIEST) != records:
+            disk.fill()
+            assert time.monotonic() < deadline, "nothing was removed"
+            time.sleep(0.05)
+        disk.clear()
+        broker.kill()
+    with BrokerProcess(disk.folder / "data", *options) as broker, contextlib.closing(Client(broker)) as client:
+        assert offset_of(client, topic, LATEST) == records
+        assert client.ask(requests.produce(topic, batch)).responses[0].partition_responses[0].base_offset == records
+
+
+def offset_of(client: Client, topic: Topic, time_or_end: int) -> int:
+    offset: int = client.ask(requests.list_offsets(topic, time_or_end)).topics[0].partitions[0].offset
+    return offset

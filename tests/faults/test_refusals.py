@@ -1,12 +1,15 @@
 """A disk that is full, and one that cannot sync: what the log refuses, and when it takes writes again."""
 
 import errno
+import functools
+import os
 from collections.abc import Callable
 
 import pytest
 
 from ottla.log.errors import StorageFailed
 from ottla.log.log import Log
+from ottla.log.manager import LogManager
 from ottla.log.topic_config import TopicConfig
 from ottla.records.build import build_batch
 from ottla.testing.files import Effect, SimulatedFiles
@@ -82,6 +85,53 @@ def test_retention_makes_room_on_a_full_disk() -> None:
     assert served_values(log)[-1] == b"fits again"
 
 
+class FullFolders(SimulatedFiles):
+    """A folder takes room for its names, too, and there is none for a longer one."""
+
+    def rename(self, old: str, new: str) -> None:
+        if len(new) > len(old):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), old)
+        super().rename(old, new)
+
+
+def test_retention_makes_room_where_there_is_none_for_a_longer_name() -> None:
+    files = FullFolders()
+    log = new_log(files, TopicConfig(internal_segment_bytes=200, index_interval_bytes=10))
+    for number in range(6):
+        append(log, [b"%d" % number * 60], epoch=number)
+    log.advance_high_watermark(log.end_offset)
+    being_read = log.read(0, 1000, log.end_offset)
+    assert being_read is not None
+    log.remove_first(2, 0)
+    assert not [name for name in files.sizes("data/topic-0") if name.startswith((f"{0:020d}", f"{1:020d}"))]
+    append(log, [b"goes on"], epoch=5)
+    left = [b"2" * 60, b"3" * 60, b"4" * 60, b"5" * 60, b"goes on"]
+    assert served_values(log) == left
+    assert being_read.read()  # to its end
+    files.kill()
+    assert served_values(new_log(files)) == left
+
+
+def test_a_topic_is_deleted_where_there_is_no_room_for_a_longer_name() -> None:
+    """There is some in reserve."""
+    files = FullFolders()
+    manager = LogManager(files, "data")
+    manager.open(lambda _topic: TopicConfig(), 0)
+    append(manager.create("topic", 0, TopicConfig(), 0))
+    with pytest.raises(OSError, match="No space"):
+        manager.doom("data/topic-0", 0)
+    rename = SimulatedFiles.rename
+
+    def make_room() -> bool:
+        files.rename = functools.partial(rename, files)  # type: ignore[method-assign]
+        return True
+
+    manager.make_room = make_room
+    manager.delete("topic", 0, 0)
+    (name,) = files.folders("data")
+    assert name.startswith("topic-0.")
+
+
 @pytest.mark.parametrize("error_number", [errno.EIO, errno.ENOSPC])
 def test_a_failed_sync_stops_the_log_until_it_is_opened_again(error_number: int) -> None:
     files = SimulatedFiles()
@@ -126,6 +176,36 @@ def test_a_failed_write_stops_the_log(error_number: int) -> None:
     log = new_log(files)
     append(log, [b"four"])
     assert served_values(log) == [b"one", b"four"]
+
+
+@pytest.mark.parametrize("error_number", [errno.ENOSPC, errno.EMFILE])
+def test_without_room_for_the_producers_all_is_on_the_disk_the_same(
+    error_number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = SimulatedFiles()
+    files.make_folder("data")
+    files.sync_folder("")
+    log = new_log(files, TopicConfig(index_interval_bytes=10))
+    written = [b"%d" % number for number in range(5)]
+    for value in written:
+        append(log, [value])
+    flush = log.flusher.begin_resumable()
+    assert flush is not None
+    assert flush.snapshot
+
+    def refuse(path: str, _data: bytes, *, durable: bool) -> None:
+        assert not durable
+        raise OSError(error_number, os.strerror(error_number), path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "replace", refuse)
+        flush.run()
+        log.flusher.end(flush, 0)
+    assert log.recovery_point == 5
+    append(log, [b"goes on"])
+    log.flush(0)
+    files.crash(SYNCED_ONLY)
+    assert served_values(new_log(files, log.config, recovery_point=6)) == [*written, b"goes on"]
 
 
 def truncate(log: Log) -> None:

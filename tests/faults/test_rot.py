@@ -9,12 +9,12 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from ottla.log.checkpoint import RECOVERY_POINTS
+from ottla.log.checkpoint import LEADER_EPOCHS, RECOVERY_POINTS
 from ottla.log.manager import CLEAN_SHUTDOWN, LogManager
 from ottla.log.recovery import Recovered, open_log
 from ottla.log.segment import INDEX, LOG
 from ottla.log.topic_config import TopicConfig
-from ottla.records.batch import LENGTH_AT, read_header, stamp_offset_and_epoch
+from ottla.records.batch import LEADER_EPOCH_AT, LENGTH_AT, read_header, stamp_offset_and_epoch, whole_batches
 from ottla.records.build import build_batch
 from ottla.testing.files import Crashed, Effect, SimulatedFiles
 from tests.faults.broker_process import BrokerProcess
@@ -78,6 +78,50 @@ def test_a_rotten_byte_and_a_missing_index_cost_one_batch(data: Path, is_clean: 
     assert [path.name for path in data.glob(f"{TOPIC}-0/*.rotten")] != []
     with BrokerProcess(data, "--log-level", "warning") as broker:
         assert consumed_keys(broker) == keys
+        assert broker.errors() == ""
+
+
+def test_epochs_that_the_batches_do_not_have_cost_no_record(data: Path) -> None:
+    """The file has no checksum. Believed, it would make every batch of the last segment look rotten."""
+    (data / CLEAN_SHUTDOWN).unlink()
+    epochs = data / f"{TOPIC}-0" / LEADER_EPOCHS
+    sound = epochs.read_text()
+    epochs.write_text(sound.replace("\n0 0\n", "\n8 0\n"))
+    assert epochs.read_text() != sound
+    with BrokerProcess(data, "--log-level", "warning") as broker:
+        assert consumed_keys(broker) == list(range(RECORDS))
+        told = broker.errors()
+    assert f"{LEADER_EPOCHS}: contradicts the batches" in told
+    assert epochs.read_text() == sound
+
+
+@pytest.mark.parametrize("what", ["last batch", "file of epochs"])
+def test_a_leader_epoch_that_never_was_costs_no_record_and_stops_no_writer(data: Path, what: str) -> None:
+    """No batch behind the last one contradicts it, and its checksum does not cover the epoch."""
+    epochs = data / f"{TOPIC}-0" / LEADER_EPOCHS
+    sound = epochs.read_text()
+    segment = max(data.glob(f"{TOPIC}-0/*.log"))
+    contents = segment.read_bytes()
+    if what == "last batch":
+        (data / CLEAN_SHUTDOWN).unlink()
+        flipped = bytearray(contents)
+        last, _ = list(whole_batches(contents))[-1]
+        flipped[last + LEADER_EPOCH_AT] ^= 0x40
+        segment.write_bytes(flipped)
+    else:
+        epochs.write_text(sound.replace("\n0 0\n", "\n8 0\n"))
+        assert epochs.read_text() != sound
+    with BrokerProcess(data, "--log-level", "warning") as broker:
+        assert (epochs.read_text(), segment.read_bytes()) == (sound, contents)
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "message.timeout.ms": 5000, "log_level": 0})
+        producer.produce(TOPIC, VALUE, b"%d" % RECORDS, partition=0)
+        assert producer.flush(WAIT_S) == 0
+        assert consumed_keys(broker) == list(range(RECORDS + 1))
+        told = broker.errors()
+    assert re.search(r"leader epoch \d+ from offset \d+ on, where it is \d+; it was corrected", told)
+    (data / CLEAN_SHUTDOWN).unlink()
+    with BrokerProcess(data, "--log-level", "warning") as broker:
+        assert consumed_keys(broker) == list(range(RECORDS + 1))
         assert broker.errors() == ""
 
 

@@ -218,10 +218,10 @@ class Workload:
     def _flush_resumably(self, name: str) -> None:
         """As the housekeeping does when much was written."""
         log = self.log(name)
-        flush = log.begin_resumable_flush()
+        flush = log.flusher.begin_resumable()
         assert flush is not None
         flush.run()
-        log.end_flush(flush, self.now_ms)
+        log.flusher.end(flush, self.now_ms)
         self.histories[name].acknowledged = log.end_offset
         self._manager.write_checkpoint(RECOVERY_POINTS)
 

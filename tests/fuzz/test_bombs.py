@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import select
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from ottla.records.build import build_batch
 from ottla.records.compression import GZIP, LZ4, ZSTD
@@ -17,11 +19,14 @@ from tests.conformance import requests
 from tests.conformance.connection import Connection
 from tests.conformance.script import Topic
 from tests.faults.broker_process import BrokerProcess
+from tests.log.bombs import bomb
 
 BOMB_BYTES = 192 << 20
 MOST_MORE_BYTES = 64 << 20  # at any moment, beside what the broker had before
 PRODUCE_VERSION = 12
 WAIT_S = 60.0
+RECORDS = 110  # of 1 MB each: as much as a batch may become
+LEAST_ANSWERS = 3  # to another client meanwhile, where a broker that does it at once gives one at most
 
 
 @pytest.fixture(scope="module")
@@ -59,3 +64,30 @@ def test_a_bomb_is_refused_without_its_size_in_memory(broker: BrokerProcess, cod
             == ErrorCode.MESSAGE_TOO_LARGE
         )
         assert peak_bytes(broker) - before < MOST_MORE_BYTES
+
+
+@pytest.mark.parametrize("codec", [GZIP, ZSTD])
+def test_others_are_served_while_a_large_batch_is_looked_at(broker: BrokerProcess, codec: int) -> None:
+    batch = bytes(bomb(codec, [b"%d" % number for number in range(RECORDS)], bytes(1 << 20)))
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused", "log_level": 0})
+    name = f"others-{codec}"
+    with contextlib.closing(consumer), contextlib.closing(Connection(broker.address)) as connection:
+        connection.send(encode_request(1, "bomber", requests.create_topics(requests.creatable(name)), 7))
+        connection.receive(WAIT_S)
+        assert consumer.get_watermark_offsets(TopicPartition(name, 0), WAIT_S) == (0, 0)
+        request = requests.produce(Topic(name, ZERO_UUID), batch)
+        connection.send(encode_request(1, "bomber", request, PRODUCE_VERSION))
+        answers = 0
+        while not is_answered(connection):
+            assert consumer.get_watermark_offsets(TopicPartition(name, 0), WAIT_S)[0] == 0
+            answers += 1
+        frame = connection.receive(WAIT_S)
+        assert isinstance(frame, bytes), frame
+        assert consumer.get_watermark_offsets(TopicPartition(name, 0), WAIT_S) == (0, RECORDS)
+    assert answers >= LEAST_ANSWERS
+
+
+def is_answered(connection: Connection) -> bool:
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(0))

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ottla.broker import groups
-from ottla.broker.coordinator import Shard
+from ottla.broker.coordinators import groups
+from ottla.broker.coordinators.shard import Shard
 from ottla.coordinator.group_machine import GroupMachine
 from ottla.wire import apis
 from ottla.wire.apis import Api

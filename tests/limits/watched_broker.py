@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 
-from ottla.broker import loop as loops
+from ottla.broker.loop import loop as loops
 from ottla.cli.main import main
 
 

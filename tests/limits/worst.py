@@ -18,16 +18,32 @@ from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from ottla.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from ottla.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from ottla.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 from ottla.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from ottla.wire.messages.describe_topic_partitions import TopicRequest as DescribedTopic
 from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
+from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.wire.messages.list_config_resources import ListConfigResourcesRequest
+from ottla.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
 from ottla.wire.messages.list_transactions import ListTransactionsRequest
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.messages.offset_for_leader_epoch import (
@@ -35,6 +51,7 @@ from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest
 from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from ottla.wire.schema import Request
 from tests.conformance import group_requests as groups
@@ -70,6 +87,11 @@ def produce(world: World) -> Asks:
     batch = build_batch([b"value"], timestamp=0)
     few = min(world.load.partitions, WITHOUT_RECORDS // 3)
     yield Ask(requests.produce_many([(world.wide, index, batch) for index in range(few)]))
+    name = world.new_name()
+    world.create([name], few)
+    empty = world.topic(name)  # the first record of each partition makes its files
+    yield Ask(requests.produce_many([(empty, index, batch) for index in range(500)]))
+    yield Ask(requests.produce_many([(empty, index, batch) for index in range(few)]))
     yield Ask(requests.produce_many([(Topic(name, world.first.id), 0, batch) for name in world.names]))
     tiny = build_batch([b""] * (LARGE_BATCH_BYTES // 8), timestamp=0)
     yield Ask(requests.produce_many([(world.wide, index, tiny) for index in range(20)]))
@@ -121,7 +143,7 @@ def txn_offset_commit(world: World) -> Asks:
 
 def offset_fetch(world: World) -> Asks:
     yield Ask(groups.fetch_offsets("heavy", {world.wide: _indexes(world)}))
-    yield Ask(groups.fetch_offsets_of(*[groups.offsets_of_group("heavy", None)] * 100))
+    yield Ask(groups.fetch_offsets_of(*[groups.offsets_of_group("heavy", None)] * world.load.elements))
     names = [groups.offsets_of_group(name, None) for name in _strangers(world)]
     yield Ask(groups.fetch_offsets_of(*names))
 
@@ -144,7 +166,7 @@ def join_group(world: World) -> Asks:
     group = world.new_name()
     member = world.member(group)
     yield Ask(groups.join(group, member, protocols={"range": bytes(900_000)}))
-    yield Ask(groups.join(world.new_name(), protocols={"range": bytes(30 * MEGABYTE)}), 3)
+    yield Ask(groups.join(world.new_name(), protocols={"range": bytes(15 * MEGABYTE)}), 3)
 
 
 def sync_group(world: World) -> Asks:
@@ -171,6 +193,11 @@ def describe_groups(world: World) -> Asks:
     yield Ask(groups.describe_groups(*_strangers(world)))
     yield Ask(groups.describe_groups(*[""] * world.load.elements))
     yield Ask(groups.describe_groups(*world.groups))
+    group = world.new_name()
+    member = world.member(group)
+    generation = world.ask(groups.join(group, member, protocols={"range": bytes(900_000)})).generation_id
+    world.ask(groups.sync(group, generation, member, {member: bytes(900_000)}))
+    yield Ask(groups.describe_groups(*[group] * world.load.elements))
 
 
 def list_groups(world: World) -> Asks:
@@ -200,7 +227,7 @@ def consumer_group_heartbeat(world: World) -> Asks:
 def consumer_group_describe(world: World) -> Asks:
     group = world.new_name()
     world.ask(groups.enter(group, "member", "wide", *world.names))
-    yield Ask(groups.describe_consumer_groups(*[group] * 20))
+    yield Ask(groups.describe_consumer_groups(*[group] * world.load.elements))
     yield Ask(groups.describe_consumer_groups(*_strangers(world)))
 
 
@@ -354,6 +381,48 @@ def describe_log_dirs(world: World) -> Asks:
     yield Ask(DescribeLogDirsRequest(topics=topics))
 
 
+def elect_leaders(world: World) -> Asks:
+    for topics in (None, [TopicPartitions(topic="wide", partitions=_indexes(world))]):
+        yield Ask(ElectLeadersRequest(topic_partitions=topics))
+    strange = [TopicPartitions(topic=name, partitions=[0]) for name in _strangers(world)[: world.load.elements // 2]]
+    yield Ask(ElectLeadersRequest(topic_partitions=strange))
+
+
+def alter_partition_reassignments(world: World) -> Asks:
+    for replicas in ([1], [1, 2], None):
+        partitions = [
+            ReassignablePartition(partition_index=index, replicas=replicas)
+            for index in _indexes(world)[: world.load.elements // 4]
+        ]
+        topic = ReassignableTopic(name="wide", partitions=partitions)
+        yield Ask(AlterPartitionReassignmentsRequest(topics=[topic]))
+    one = [ReassignablePartition(partition_index=0, replicas=list(range(world.load.elements - 10)))]
+    yield Ask(AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="wide", partitions=one)]))
+
+
+def list_partition_reassignments(world: World) -> Asks:
+    yield Ask(ListPartitionReassignmentsRequest(topics=None))
+    asked = [ListPartitionReassignmentsTopics(name="wide", partition_indexes=_indexes(world))]
+    yield Ask(ListPartitionReassignmentsRequest(topics=asked))
+
+
+def alter_replica_log_dirs(world: World) -> Asks:
+    for path in ("/nowhere", ""):
+        topic = AlterReplicaLogDirTopic(name="wide", partitions=_indexes(world))
+        yield Ask(AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=[topic])]))
+
+
+def unregister_broker(_world: World) -> Asks:
+    for broker_id in (1, 7, -1):
+        yield Ask(UnregisterBrokerRequest(broker_id=broker_id))
+
+
+def describe_quorum(world: World) -> Asks:
+    partitions = [PartitionData(partition_index=index) for index in _indexes(world)]
+    for name in ("__cluster_metadata", "wide"):
+        yield Ask(DescribeQuorumRequest(topics=[TopicData(topic_name=name, partitions=partitions)]))
+
+
 def describe_client_quotas(world: World) -> Asks:
     yield Ask(requests.describe_quotas(("client-id", requests.ANY, None)))
     yield Ask(requests.describe_quotas(*[("client-id", requests.EXACT, name) for name in _strangers(world)]))
@@ -450,4 +519,10 @@ WORST: dict[str, Callable[[World], Asks]] = {
     "ConsumerGroupDescribe": consumer_group_describe,
     "ListConfigResources": list_config_resources,
     "DescribeTopicPartitions": describe_topic_partitions,
+    "ElectLeaders": elect_leaders,
+    "AlterPartitionReassignments": alter_partition_reassignments,
+    "ListPartitionReassignments": list_partition_reassignments,
+    "AlterReplicaLogDirs": alter_replica_log_dirs,
+    "UnregisterBroker": unregister_broker,
+    "DescribeQuorum": describe_quorum,
 }

@@ -51,6 +51,17 @@ def test_what_failed_is_written_again() -> None:
     assert CheckpointFile(files, "checkpoint").read() == OFFSETS
 
 
+def test_what_failed_does_not_count_for_who_began_earlier() -> None:
+    files = SimulatedFiles()
+    file = CheckpointFile(files, "checkpoint")
+    earlier, later = file.writing(OFFSETS), file.writing({("a", 0): 2})
+    files.arm(files.operation_count + 1, Effect.FAIL)
+    with pytest.raises(OSError, match="Input/output"):
+        later()
+    earlier()
+    assert CheckpointFile(files, "checkpoint").read() == OFFSETS
+
+
 def test_a_file_that_cannot_be_read_is_written_anew() -> None:
     files = SimulatedFiles()
     files.replace("checkpoint", b"nothing of use")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.log.compaction import ENTRY_BYTES, Compaction, cleanable
+from ottla.log.compaction import ENTRY_BYTES, MOST_TOGETHER, Compaction, cleanable
 from ottla.log.errors import CorruptLog
 from ottla.log.files import DiskFiles
 from ottla.log.housekeeping import run_here
@@ -408,3 +409,23 @@ def test_a_reader_from_the_start_ends_with_the_same_table(
     for segment in log.segments:
         data = segment.file.read(0, segment.size_bytes)
         assert sum(header.size for _, header in whole_batches(data)) == segment.size_bytes
+
+
+@pytest.mark.parametrize("segments", [1, 100])
+def test_small_batches_and_small_segments_make_small_slices(segments: int) -> None:
+    log = make_log(SimulatedFiles(), "data/table-0")
+    for number in range(4000):
+        put(log, (b"%d" % (number % 10), b"v"))
+        if number % (4000 // segments) == 4000 // segments - 1:
+            log.roll(0)
+    seal(log)
+    compaction = Compaction(log, cleanable(log, 0, 2000), 2000)
+    progress = [(0, len(log.segments))]
+    for job in compaction.run():
+        if job is not None:
+            job()
+        progress.append((compaction.read_bytes, len(log.segments)))
+    steps = [(after[0] - before[0], before[1] - after[1]) for before, after in pairwise(progress)]
+    assert max(read_bytes for read_bytes, _ in steps) < 100_000
+    assert max(removed for _, removed in steps) < MOST_TOGETHER
+    assert len(contents(log)) == 10

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import weakref
+from contextlib import suppress
+from pathlib import Path
+
 import pytest
 
 from ottla.log.checkpoint import TopicPartition
-from ottla.log.commit import GroupCommit
 from ottla.log.compaction import SLICE_BYTES, Compaction
 from ottla.log.errors import StorageFailed
+from ottla.log.files import DiskFiles
 from ottla.log.housekeeping import Housekeeping
 from ottla.log.log import Log
 from ottla.log.manager import LogManager
+from ottla.log.sync import SyncRound
 from ottla.log.topic_config import TopicConfig
 from ottla.records.build import build_batch
 from ottla.testing.files import SimulatedFiles
@@ -94,7 +101,7 @@ def test_a_deleted_log_takes_no_records_and_makes_no_files() -> None:
     write(manager.create(*PARTITION, CONFIG, 2000), [b"new"])
     before = files.sizes("data/table-0")
     with pytest.raises(StorageFailed, match="deleted"):
-        log.begin_flush()
+        log.flusher.begin()
     with pytest.raises(StorageFailed, match="deleted"):
         append_batch(log, build_batch([b"late"], keys=[b"k"], timestamp=1000))
     assert files.sizes("data/table-0") == before
@@ -106,13 +113,38 @@ def test_who_waits_for_the_disk_is_told_of_a_deletion() -> None:
     manager = opened(files)
     log = manager.create(*PARTITION, CONFIG, 1000)
     append_batch(log, build_batch([b"old"], keys=[b"k"], timestamp=1000))
-    commit, answers = GroupCommit(), list[StorageFailed | None]()
-    commit.wait_for(log, 1, answers.append)
-    under_way = commit.begin()
-    assert under_way is not None
+    under_way = SyncRound([log])
     under_way.run()
     manager.delete(*PARTITION, now_ms=2000)
-    commit.end(under_way, 2000)
-    [answer] = answers
-    assert isinstance(answer, StorageFailed)
-    assert len(commit) == 0
+    under_way.end(2000)
+    assert isinstance(under_way.results[log], StorageFailed)
+
+
+def open_inodes() -> set[int]:
+    found: set[int] = set()
+    for path in list(Path("/dev/fd").iterdir()):
+        with suppress(OSError):  # that of the folder itself
+            found.add(os.fstat(int(path.name)).st_ino)
+    return found
+
+
+def test_a_deleted_log_gives_its_room_back_at_once(tmp_path: Path) -> None:
+    """Without the collector, which never looks again at what has stayed for a while."""
+    manager = LogManager(DiskFiles(), str(tmp_path))
+    manager.open(lambda _topic: CONFIG, now_ms=0)
+    log = manager.create(*PARTITION, CONFIG, 0)
+    write(log, [b"1", b"2"])
+    write(log, [b"3"])
+    inodes = {path.stat().st_ino for path in Path(log.folder).glob("*.log")}
+    assert len(inodes) == 3
+    assert inodes & open_inodes()
+    remembered = weakref.ref(log)
+    gc.disable()
+    try:
+        manager.delete(*PARTITION, 0)
+        assert not inodes & open_inodes()  # also while somebody still has it
+        del log
+        assert remembered() is None
+    finally:
+        gc.enable()
+    manager.close(0)

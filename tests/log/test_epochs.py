@@ -4,7 +4,10 @@ import pytest
 
 from ottla.log.checkpoint import LEADER_EPOCHS
 from ottla.log.epochs import LeaderEpochs
+from ottla.log.impossible_epochs import mend_epochs
 from ottla.testing.files import Effect, SimulatedFiles
+from ottla.testing.loss import SYNCED_ONLY
+from tests.log.writing import append, new_log
 
 KNOWN = [(2, 0), (5, 40), (6, 70)]
 
@@ -138,3 +141,35 @@ def test_a_file_that_cannot_be_read_is_none(data: bytes | None) -> None:
     if data is not None:
         files.replace(LEADER_EPOCHS, data)
     assert LeaderEpochs.load(files, "") is None
+
+
+def test_epochs_that_never_were_are_taken_back() -> None:
+    files = SimulatedFiles()
+    files.make_folder("data")
+    files.sync_folder("")
+    log = new_log(files)
+    append(log, epoch=1)
+    append(log, epoch=2)
+    log.epochs.save()
+    sound = log.active.file.read(0, log.active.size_bytes)
+    append(log, epoch=9)
+    append(log, epoch=9)
+    log.flush(0)
+    assert mend_epochs(log, 3) == 2
+    assert log.epochs.entries == [(1, 0), (2, 1)]
+    assert [header.leader_epoch for _, header in log.active.batches()] == [1, 2, 2, 2]
+    assert log.active.file.read(0, len(sound)) == sound
+    append(log, epoch=3)
+    files.crash(SYNCED_ONLY)
+    opened = new_log(files, recovery_point=4)
+    assert opened.epochs.entries == [(1, 0), (2, 1)]
+    assert opened.end_offset == 4
+    assert append(opened, epoch=3).base_offset == 4
+
+
+def test_only_the_first_epochs_that_never_were_leave_the_first_that_there_is() -> None:
+    log = new_log(SimulatedFiles())
+    append(log, epoch=9)
+    assert mend_epochs(log, 3) == 0
+    assert log.epochs.entries == [(0, 0)]
+    assert append(log, epoch=3).base_offset == 1

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import errno
+from itertools import pairwise
 
 import pytest
 
 import ottla.log.housekeeping
-from ottla.log.commit import GroupCommit
 from ottla.log.errors import StorageFailed
-from ottla.log.housekeeping import Housekeeping, Slices, run_here
+from ottla.log.housekeeping import (
+    PRODUCERS_A_SLICE,
+    REMOVAL_RETRY_MS,
+    FoldersHousekeeping,
+    Housekeeping,
+    Slices,
+    run_here,
+)
 from ottla.log.log import Log
 from ottla.log.manager import LogManager
+from ottla.log.producers import Producer
+from ottla.log.retention import AT_ONCE
 from ottla.log.topic_config import TopicConfig
 from ottla.records.batch import read_header
 from ottla.records.build import build_batch
@@ -95,7 +104,7 @@ def test_a_sync_that_fails_stops_the_log_and_no_other(manager: LogManager, files
     for log in (bad, good):
         put(log, b"a")
         log.roll(0)
-    files.arm(files.operation_count + 1, Effect.FAIL, errno.EIO)
+    files.arm(files.operation_count + 1, Effect.FAIL, errno.ENOSPC)
     run_catching(Housekeeping(manager, clock).flush())
     assert bad.failure is not None
     assert bad.recovery_point == 0
@@ -184,7 +193,9 @@ def test_a_rotten_log_is_set_aside_with_the_reason_and_the_others_go_on(
     assert "checksum" in (logs[0].uncleanable or "")
 
 
-def compacted_with_fault(fault_at: int | None) -> tuple[SimulatedFiles, Log, int, int]:
+def compacted_with_fault(
+    fault_at: int | None, effect: Effect = Effect.TEAR, error_number: int = errno.ENOSPC
+) -> tuple[SimulatedFiles, Log, int, int]:
     """A round of compaction that may meet a full disk, and another: the log, and the operations of the first."""
     files = SimulatedFiles()
     manager = LogManager(files, "/data")
@@ -196,11 +207,11 @@ def compacted_with_fault(fault_at: int | None) -> tuple[SimulatedFiles, Log, int
     keeping = Housekeeping(manager, Clock())
     first = files.operation_count + 1
     if fault_at is not None:
-        files.arm(first + fault_at, Effect.TEAR, errno.ENOSPC)
+        files.arm(first + fault_at, effect, error_number)
     run_catching(keeping.compact())
     last = files.operation_count
     if fault_at is not None and log.failure is None:
-        assert not [name for name in files.sizes("/data/table-0") if name.endswith(".cleaned")]
+        assert not [name for name in files.sizes("/data/table-0") if name.endswith((".cleaned", ".swap"))]
         run_catching(keeping.compact())
     return files, log, first, last
 
@@ -214,6 +225,28 @@ def test_after_a_full_disk_a_log_is_compacted_the_next_time() -> None:
         _, log, _, _ = compacted_with_fault(number)
         assert (log.failure, log.uncleanable) == (None, None)
         assert [header.base_offset for _, header in log.segments[0].batches()] == [2]
+
+
+@pytest.mark.parametrize(
+    ("kind", "error_number"), [("sync folder", errno.EMFILE), ("rename", errno.ENOSPC)], ids=["files", "room"]
+)
+def test_where_files_or_room_were_missing_for_the_new_segment_it_is_compacted_the_next_time(
+    kind: str, error_number: int
+) -> None:
+    files, _, first, last = compacted_with_fault(None)
+    done = [each for each in files.trace if first <= each.number <= last and each.path.startswith("/data/table-0")]
+    made_known = [each for each in done if each.path.endswith(".cleaned") or each.kind == "sync folder"]
+    numbers = [each.number - first for each in made_known if each.kind == kind]
+    assert numbers
+    for number in numbers:
+        files, log, _, _ = compacted_with_fault(number, Effect.FAIL, error_number)
+        assert (log.failure, log.uncleanable) == (None, None)
+        assert [header.base_offset for _, header in log.segments[0].batches()] == [2]
+        put(log, b"goes on", key=b"other")
+        files.kill()
+        again = LogManager(files, "/data")
+        again.open(lambda _topic: TopicConfig(cleanup_policy=("compact",)), 0)
+        assert [header.base_offset for _, header in again.logs["table", 0].segments[0].batches()] == [2]
 
 
 def everything_due(files: SimulatedFiles) -> tuple[Log, Housekeeping]:
@@ -254,7 +287,40 @@ def test_deleted_partitions_are_unlinked_as_jobs(manager: LogManager, files: Sim
     jobs = [job for job in Housekeeping(manager, clock).remove() if job is not None]
     assert len(jobs) == 1
     jobs[0]()
-    assert not [name for name in files.sizes("/data") if name.startswith("t-0")]
+    assert files.folders("/data") == []
+
+
+def test_a_folder_that_cannot_be_removed_is_tried_again_and_harms_nobody(
+    manager: LogManager, files: SimulatedFiles, clock: Clock
+) -> None:
+    put(manager.create("t", 0, TopicConfig(file_delete_delay_ms=0), 0), b"v")
+    put(kept := manager.create("kept", 0, TopicConfig(), 0), b"v")
+    manager.delete("t", 0, 0)
+    keeping = Housekeeping(manager, clock)
+    files.arm(files.operation_count + 1, Effect.FAIL, errno.EACCES)
+    clock.now_ms = 1000
+    with pytest.raises(StorageFailed, match="Permission"):
+        run_catching(keeping.run())
+    assert manager.failure is None
+    put(kept, b"w")
+    clock.now_ms = 2000
+    run_catching(keeping.run())
+    assert len(files.folders("/data")) == 2
+    clock.now_ms += REMOVAL_RETRY_MS
+    run_catching(keeping.run())
+    assert files.folders("/data") == ["kept-0"]
+
+
+def test_a_folder_that_somebody_else_has_removed_is_gone(
+    manager: LogManager, files: SimulatedFiles, clock: Clock
+) -> None:
+    put(manager.create("t", 0, TopicConfig(file_delete_delay_ms=0), 0), b"v")
+    manager.delete("t", 0, 0)
+    (name,) = files.folders("/data")
+    files.remove_tree(f"/data/{name}")
+    clock.now_ms = 1000
+    run_catching(Housekeeping(manager, clock).run())
+    assert manager.failure is None
 
 
 def test_silent_producers_are_forgotten(manager: LogManager, clock: Clock) -> None:
@@ -262,6 +328,8 @@ def test_silent_producers_are_forgotten(manager: LogManager, clock: Clock) -> No
     batch = build_batch([b"v"], timestamp=1000, producer_id=5, producer_epoch=0, base_sequence=0)
     log.append(batch, read_header(batch), 0, 1000)
     keeping = Housekeeping(manager, clock)
+    clock.now_ms = 1000
+    run_here(keeping.expire_producers())
     clock.now_ms = 86_400_999
     run_here(keeping.expire_producers())
     assert 5 in log.producers.by_id
@@ -270,45 +338,24 @@ def test_silent_producers_are_forgotten(manager: LogManager, clock: Clock) -> No
     assert 5 not in log.producers.by_id
 
 
-def test_group_commit_acknowledges_many_with_one_sync(manager: LogManager, files: SimulatedFiles) -> None:
-    log = manager.create("t", 0, TopicConfig(), 0)
-    commit = GroupCommit()
-    acknowledged: list[int] = []
-    for number in range(5):
-        put(log, b"v")
-        commit.wait_for(log, number + 1, lambda failure, number=number: acknowledged.append(number))  # type: ignore[misc]
-    under_way = commit.begin()
-    assert under_way is not None
-    put(log, b"late")
-    commit.wait_for(log, 6, lambda _failure: acknowledged.append(5))
-    under_way.run()
-    assert acknowledged == []
-    commit.end(under_way, 0)
-    assert acknowledged == [0, 1, 2, 3, 4]
-    second = commit.begin()
-    assert second is not None
-    second.run()
-    commit.end(second, 0)
-    assert acknowledged == [0, 1, 2, 3, 4, 5]
-    assert commit.begin() is None
-    assert len(commit) == 0
+def test_very_many_producers_are_looked_at_in_slices(manager: LogManager, clock: Clock) -> None:
+    for index in range(6):
+        log = manager.create("t", index, TopicConfig(), 0)
+        for producer_id in range(PRODUCERS_A_SLICE // 2):
+            log.producers.restore(producer_id, Producer(0))
+    assert len(list(Housekeeping(manager, clock).expire_producers())) == 3
 
 
-def test_group_commit_says_when_the_disk_failed(manager: LogManager, files: SimulatedFiles) -> None:
+def test_a_batch_of_old_records_that_is_sent_again_is_known(manager: LogManager, clock: Clock) -> None:
     log = manager.create("t", 0, TopicConfig(), 0)
-    commit = GroupCommit()
-    failures: list[StorageFailed | None] = []
-    put(log, b"v")
-    commit.wait_for(log, 1, failures.append)
-    under_way = commit.begin()
-    assert under_way is not None
-    files.arm(files.operation_count + 1, Effect.FAIL, errno.EIO)
-    under_way.run()
-    commit.end(under_way, 0)
-    assert [type(failure) for failure in failures] == [StorageFailed]
-    commit.wait_for(log, 1, failures.append)
-    assert commit.begin() is None
-    assert len(failures) == 2
+    keeping = Housekeeping(manager, clock)
+    clock.now_ms = 1_800_000_000_000
+    for is_again in (False, True):
+        batch = build_batch([b"of 2017"], timestamp=1_500_000_000_000, producer_id=5, producer_epoch=0, base_sequence=0)
+        assert log.append(batch, read_header(batch), 0, clock()).duplicate == is_again
+        for _ in range(2):
+            run_here(keeping.expire_producers())
+            clock.now_ms += 600_000
 
 
 def test_a_mistake_with_one_log_does_not_keep_the_others_from_retention(
@@ -331,3 +378,81 @@ def test_a_mistake_with_one_log_does_not_keep_the_others_from_retention(
         run_here(housekeeping.run())
     assert len(seen) == 3
     assert housekeeping.next_due_ms > clock()  # and it is not tried without end
+
+
+def busy_table(manager: LogManager, name: str, clock: Clock) -> Log:
+    """A log that is dirty, on the disk, and never comes to rest."""
+    log = manager.create(name, 0, TopicConfig(cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0), 0)
+    grow(log, clock)
+    return log
+
+
+def grow(log: Log, clock: Clock) -> None:
+    put(log, b"v", key=b"k", timestamp=clock())
+    log.roll(clock())
+    log.flush(clock())
+
+
+@pytest.mark.parametrize("folders", [1, 2])
+def test_a_log_that_is_always_dirty_keeps_nothing_else_from_being_done(
+    files: SimulatedFiles, clock: Clock, folders: int
+) -> None:
+    managers = [LogManager(files, f"/data{number}") for number in range(folders)]
+    for manager in managers:
+        manager.open(lambda _topic: TopicConfig(), now_ms=0)
+    busy = [busy_table(manager, f"table{number}", clock) for number, manager in enumerate(managers)]
+    old = managers[-1].create("old", 0, TopicConfig(retention_ms=1), 0)
+    keeping = FoldersHousekeeping([Housekeeping(manager, clock, retention_interval_ms=500) for manager in managers])
+    clock.now_ms = 20_000
+    slices = keeping.run()
+    for number in range(2000):
+        job = next(slices, Ellipsis)
+        if job is Ellipsis:
+            slices = keeping.run()
+        elif job is not None:
+            job()
+        for log in busy:
+            grow(log, clock)
+        clock.now_ms += 10
+        if number == 10:
+            put(old, b"old", timestamp=clock())
+        if old.log_start_offset:
+            break
+    assert old.log_start_offset == 1
+    while next(slices, Ellipsis) is not Ellipsis:
+        clock.now_ms += 10
+        grow(busy[0], clock)
+    assert all(manager.cleaner_offsets for manager in managers)  # none has waited for the others to be clean
+    slices.close()
+
+
+def test_very_many_segments_are_removed_some_at_a_time(manager: LogManager, clock: Clock) -> None:
+    log = manager.create("t", 0, TopicConfig(retention_ms=1), 0)
+    for number in range(5 * AT_ONCE + 3):
+        put(log, b"%d" % number)
+        log.roll(0)
+    put(log, b"the last")
+    clock.now_ms = 10_000
+    starts = [0]
+    for job in Housekeeping(manager, clock).retain():
+        assert job is None
+        starts.append(log.log_start_offset)
+    assert starts[-1] == log.end_offset == 5 * AT_ONCE + 4
+    assert max(after - before for before, after in pairwise(starts)) == AT_ONCE
+
+
+def test_retention_of_a_log_waits_for_its_compaction_and_not_longer(manager: LogManager, clock: Clock) -> None:
+    config = TopicConfig(cleanup_policy=("compact", "delete"), retention_ms=1000, min_cleanable_dirty_ratio=0.0)
+    log = manager.create("table", 0, config, 0)
+    for value in (b"1", b"2", b"3"):
+        put(log, value, key=b"k", timestamp=clock())
+        log.roll(0)
+    log.flush(0)
+    keeping = Housekeeping(manager, clock, retention_interval_ms=60_000)
+    compaction = keeping.compact()
+    next(compaction)
+    clock.now_ms = 10_000
+    run_here(keeping.retain())
+    assert log.log_start_offset == 0
+    run_here(compaction)
+    assert (log.log_start_offset, manager.cleaner_offsets) == (3, {("table", 0): 3})

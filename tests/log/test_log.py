@@ -1,6 +1,7 @@
 """A log: appending, rolling, reading within bounds, flushing, truncating, transactions."""
 
 import errno
+from random import Random
 from typing import Any
 
 import pytest
@@ -12,8 +13,10 @@ from ottla.log.errors import (
     StaleLeaderEpoch,
     StorageFailed,
 )
+from ottla.log.flush import run_together
 from ottla.log.log import Log
 from ottla.log.producers import KEPT_BATCHES, Origin
+from ottla.log.segment import LOG
 from ottla.log.topic_config import TopicConfig
 from ottla.records.batch import read_header
 from ottla.records.build import build_batch
@@ -342,47 +345,79 @@ def test_search_for_aborted_transactions_ends_where_all_is_stable() -> None:
 def test_a_flush_is_due_after_so_many_records_or_so_long() -> None:
     log = new_log(config=config(flush_messages=3))
     append(log, [b"1", b"2"])
-    assert not log.flush_is_due(10**15)
+    assert not log.flusher.is_due(10**15)
     append(log)
-    assert log.flush_is_due(0)
+    assert log.flusher.is_due(0)
     log.flush(0)
-    assert not log.flush_is_due(0)
+    assert not log.flusher.is_due(0)
     log = new_log(config=config(flush_ms=100))
-    assert not log.flush_is_due(500)  # nothing to flush
+    assert not log.flusher.is_due(500)  # nothing to flush
     append(log)
-    assert not log.flush_is_due(99)
-    assert log.flush_is_due(100)
+    assert not log.flusher.is_due(99)
+    assert log.flusher.is_due(100)
     log.flush(100)
     append(log)
-    assert not log.flush_is_due(199)
+    assert not log.flusher.is_due(199)
 
 
 def test_one_flush_covers_what_came_before_it_began() -> None:
     log = new_log()
     append(log)
-    flush = log.begin_flush()
+    flush = log.flusher.begin()
     assert flush is not None
     append(log)
     flush.run()
-    log.end_flush(flush, 0)
+    log.flusher.end(flush, 0)
     assert log.recovery_point == 1
     log.flush(0)
     assert log.recovery_point == 2
-    assert log.begin_flush() is None
+    assert log.flusher.begin() is None
 
 
 def test_a_flush_from_before_a_truncation_vouches_for_nothing() -> None:
     log = new_log()
     for _ in range(3):
         append(log)
-    flush = log.begin_flush()
+    flush = log.flusher.begin()
     assert flush is not None
     log.truncate_to(1, 0)
     append(log)
     append(log)
     flush.run()
-    log.end_flush(flush, 0)
+    log.flusher.end(flush, 0)
     assert log.recovery_point == 0
+
+
+def test_a_disk_that_failed_is_told_rather_than_a_descriptor_that_was_missing() -> None:
+    """Without one nothing was asked of the disk, and the next flush will do. Of a failed sync that is not so."""
+    files = SimulatedFiles()
+    log = new_log(files)
+    for _ in range(3):
+        append(log)
+        log.roll(0)
+    syncs = len(log.segments)
+    flush = log.flusher.begin()
+    assert flush is not None
+    for number in range(1, syncs + 1):
+        files.arm(files.operation_count + number, Effect.FAIL, errno.EIO if number == 2 else errno.EMFILE)
+    assert [error.errno for error in run_together([flush]).values()] == [errno.EIO]
+
+
+def test_full_segments_are_flushed_without_being_opened_all_at_once() -> None:
+    files = SimulatedFiles()
+    log = new_log(files)
+    for _ in range(20):
+        append(log)
+        log.roll(0)
+    log.segments.close()
+    flush = log.flusher.begin()
+    assert flush is not None
+    assert len(flush.open_files) == 1
+    flush.run()
+    log.flusher.end(flush, 0)
+    synced = {operation.path for operation in files.trace if operation.kind == "sync"}
+    assert synced >= {segment.path(LOG) for segment in log.segments}
+    assert log.recovery_point == 20
 
 
 # Truncating
@@ -512,3 +547,29 @@ def test_a_replaced_leader_writes_no_more() -> None:
     with pytest.raises(StaleLeaderEpoch):
         log.append_replicated(memoryview(replicated), 0)
     assert log.end_offset == 2
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_of_many_aborted_transactions_those_are_found_that_lie_between_two_offsets(seed: int) -> None:
+    random = Random(seed)
+    log = new_log()
+    is_open: set[int] = set()
+    sequences = [0] * 6
+    for _ in range(200):
+        producer = random.randrange(6)
+        if producer in is_open and random.random() < 0.5:
+            append_marker(log, producer, is_commit=random.random() < 0.2)
+            is_open.discard(producer)
+        else:
+            sequence = sequences[producer]
+            append(log, producer_id=producer, producer_epoch=0, base_sequence=sequence, is_transactional=True)
+            sequences[producer] += 1
+            is_open.add(producer)
+    entries = [entry for segment in log.segments for entry in segment.aborted.entries]
+    assert len(log.segments) > 2
+    for _ in range(300):
+        offset = random.randrange(200)
+        bound = random.randrange(offset, 201)
+        within = [each for each in entries if each.last_offset >= offset and each.first_offset < bound]
+        found = log.aborted_transactions(offset, bound)
+        assert [each for each in found if each in within] == within == found

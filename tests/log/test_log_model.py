@@ -180,14 +180,14 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(is_saved=st.booleans(), is_killed=st.booleans())
     def flush_so_that_recovery_can_begin_there(self, is_saved: bool, is_killed: bool) -> None:
-        flush = self.log.begin_resumable_flush()
+        flush = self.log.flusher.begin_resumable()
         if flush is None:
             return
         if is_killed:
             self.kill_and_open()
             return
         flush.run()
-        self.log.end_flush(flush, self.now_ms)
+        self.log.flusher.end(flush, self.now_ms)
         self.flushed = self.end_offset
         assert self.log.recovery_point == self.end_offset
         if is_saved:

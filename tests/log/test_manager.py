@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+import functools
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from ottla.log.checkpoint import CLEANER_OFFSETS
+from ottla.log.checkpoint import CLEANER_OFFSETS, RECOVERY_POINTS
 from ottla.log.errors import StorageFailed
 from ottla.log.files import DiskFiles
 from ottla.log.log import Log
@@ -47,6 +50,19 @@ def test_logs_are_found_again_after_a_clean_end_without_reading_them() -> None:
         ("with-dash", 12): 1,
     }
     assert again.recovered == {}
+
+
+def test_a_file_is_no_partition_whatever_its_name(tmp_path: Path) -> None:
+    for files, folder in ((SimulatedFiles(), "/data"), (DiskFiles(), str(tmp_path))):
+        manager = opened(files, folder)
+        put(manager.create("orders", 0, CONFIG, 0), 10)
+        manager.close(2000)
+        for name in ("orders-1", "orders-2-delete"):
+            files.replace(f"{folder}/{name}", b"of somebody else")
+        again = opened(files, folder)
+        assert list(again.logs) == [("orders", 0)]
+        assert again.due_folders(10_000) == []
+        again.close(3000)
 
 
 def test_after_a_kill_they_are_scanned_and_nothing_is_lost() -> None:
@@ -131,6 +147,28 @@ def test_the_recovery_point_on_disk_is_lowered_before_a_truncation() -> None:
     assert text == b"0\n1\norders 0 5\n"
 
 
+def test_a_checkpoint_in_slices_does_not_undo_a_truncation_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.log.manager.CHECKPOINTED_A_SLICE", 1)
+    files = SimulatedFiles()
+    manager = opened(files)
+    logs = [manager.create("orders", index, CONFIG, 0) for index in range(3)]
+    for log in logs:
+        put(log, 20)
+        log.flush(0)
+    *slices, job = manager.checkpoint_in_slices(RECOVERY_POINTS)
+    assert slices == [None] * 3
+    assert job is not None
+    job()
+    assert files.read_all(f"/data/{RECOVERY_POINTS}") == b"0\n3\norders 0 20\norders 1 20\norders 2 20\n"
+    gathering = manager.checkpoint_in_slices(RECOVERY_POINTS)
+    next(gathering)
+    logs[0].truncate_to(5, 0)
+    *_, job = gathering
+    assert job is not None
+    job()
+    assert files.read_all(f"/data/{RECOVERY_POINTS}") == b"0\n3\norders 0 5\norders 1 20\norders 2 20\n"
+
+
 def test_a_checkpoint_that_cannot_be_read_costs_a_scan_and_nothing_else() -> None:
     files = SimulatedFiles()
     manager = opened(files)
@@ -153,7 +191,7 @@ def test_a_deleted_partition_is_out_at_once_and_its_files_later() -> None:
     assert manager.due_folders(999) == []
     (folder,) = manager.due_folders(1000)
     manager.remove_folders([folder])
-    assert not [name for name in files.sizes("/data") if name.startswith("orders")]
+    assert files.folders("/data") == []
     manager.create("orders", 0, CONFIG, 0)
     assert manager.logs["orders", 0].end_offset == 0
 
@@ -202,11 +240,11 @@ def test_without_records_nothing_is_on_the_disk() -> None:
     logs[1].truncate_to(0, 0)
     logs[2].flush(0)
     manager.delete("orders-again", 0, 0)
-    manager.sync_deletions()
+    assert not manager.has_deletions_to_sync
     assert files.operation_count == before
     put(logs[7])
     manager.close(0)
-    assert [name for name in files.sizes("/data") if name.startswith("orders")] == ["orders-7"]
+    assert files.folders("/data") == ["orders-7"]
     assert opened(files).logs.keys() == {("orders", 7)}
 
 
@@ -246,6 +284,77 @@ def test_a_folder_that_could_not_be_deleted_is_not_taken_for_the_next_of_its_nam
     assert manager.create("orders", 0, CONFIG, 0).end_offset == 0
     files.crash(SYNCED_ONLY)
     assert opened(files).logs == {}
+
+
+def test_who_still_reads_a_deleted_log_touches_nothing_of_the_next_of_its_name() -> None:
+    files = SimulatedFiles()
+    manager = opened(files)
+    put(manager.create("orders", 0, CONFIG, 0), 10)
+    manager.close(0)
+    manager = opened(files)
+    deleted = manager.logs["orders", 0]  # of several segments, none of them open
+    manager.delete("orders", 0, 0)
+    put(manager.create("orders", 0, CONFIG, 0))
+    for segment in deleted.segments:
+        with pytest.raises(FileNotFoundError):
+            segment.position_of(segment.base_offset)
+    assert [name for name in files.sizes("/data/orders-0") if name.endswith(".log")] == [f"{0:020d}.log"]
+
+
+def with_checkpoints_of_before(files: SimulatedFiles) -> LogManager:
+    """A partition that begins at 8, is on the disk and compacted up to 10, as the checkpoints know."""
+    manager = opened(files)
+    log = manager.create("orders", 0, CONFIG, 0)
+    put(log, 10)
+    log.advance_high_watermark(10)
+    log.advance_log_start(8)
+    log.flush(0)
+    manager.cleaner_offsets["orders", 0] = 10
+    for name in CHECKPOINTS:
+        manager.write_checkpoint(name)
+    return manager
+
+
+def check_all_is_new(files: SimulatedFiles) -> None:
+    again = opened(files)
+    log = again.logs["orders", 0]
+    assert (log.log_start_offset, log.end_offset, log.recovery_point) == (0, 3, 0)
+    assert again.cleaner_offsets == {}
+
+
+def test_what_checkpoints_tell_of_a_deleted_partition_is_not_for_the_next_of_its_name() -> None:
+    files = SimulatedFiles()
+    manager = with_checkpoints_of_before(files)
+    manager.delete("orders", 0, 0)
+    manager.sync_deletions()
+    put(manager.create("orders", 0, CONFIG, 0), 3)
+    manager.abandon()
+    check_all_is_new(files)
+
+
+def test_nor_is_what_they_tell_of_one_that_went_before_the_last_start() -> None:
+    files = SimulatedFiles()
+    manager = with_checkpoints_of_before(files)
+    manager.delete("orders", 0, 0)
+    manager.sync_deletions()
+    manager.abandon()
+    manager = opened(files)
+    put(manager.create("orders", 0, CONFIG, 0), 3)
+    manager.abandon()
+    check_all_is_new(files)
+
+
+def test_without_a_place_to_write_that_the_first_record_is_refused() -> None:
+    files = SimulatedFiles()
+    manager = with_checkpoints_of_before(files)
+    manager.delete("orders", 0, 0)
+    log = manager.create("orders", 0, CONFIG, 0)
+    files.arm(files.operation_count + 1, Effect.FAIL, errno.ENOSPC)
+    with pytest.raises(StorageFailed):
+        put(log)
+    put(log, 3)
+    manager.abandon()
+    check_all_is_new(files)
 
 
 def test_deletions_are_synced_once_for_all() -> None:
@@ -304,3 +413,44 @@ def test_checkpoints_that_kafka_has_made_and_not_filled_are_fine() -> None:
     manager.close(0)
     files.replace("/data/cleaner-offset-checkpoint", b"")
     assert opened(files).unreadable == {}
+
+
+def test_a_stop_is_not_clean_where_there_was_no_descriptor_for_a_sync() -> None:
+    """A loss of power then leaves what nobody may trust."""
+
+    def closed(fault_at: int | None) -> SimulatedFiles:
+        files = SimulatedFiles()
+        manager = opened(files)
+        put(manager.create("orders", 0, CONFIG, 0), 10)
+        if fault_at is not None:
+            files.arm(fault_at, Effect.FAIL, errno.EMFILE)
+        manager.close(0)
+        return files
+
+    files = closed(None)
+    assert files.exists(f"/data/{CLEAN_SHUTDOWN}")
+    syncs = [each.number for each in files.trace if "sync" in each.kind and each.path.startswith("/data/orders-0")]
+    assert len(syncs) >= 4
+    for number in syncs:
+        files = closed(number)
+        assert not files.exists(f"/data/{CLEAN_SHUTDOWN}")
+        assert opened(files).logs["orders", 0].end_offset == 10
+
+
+def test_no_thread_and_no_mistake_make_a_sync_that_was_not_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[int] = []
+
+    def mistake() -> None:
+        raise ValueError("a mistake")
+
+    def no_thread(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    jobs: list[Callable[[], None]] = [mistake, *[functools.partial(done.append, number) for number in range(5)]]
+    errors = DiskFiles().run_together(jobs)
+    assert list(errors) == [0]
+    assert "a mistake" in str(errors[0])
+    assert sorted(done) == [0, 1, 2, 3, 4]
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    assert list(DiskFiles().run_together(jobs)) == [0]
+    assert len(done) == 10

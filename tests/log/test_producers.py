@@ -11,7 +11,7 @@ from ottla.log.errors import (
     LogError,
     OutOfOrderSequence,
 )
-from ottla.log.producers import KEPT_BATCHES, Origin, Producers
+from ottla.log.producers import KEPT_BATCHES, MOST_PRODUCERS, SILENT_MS, Origin, Producers
 from ottla.records.batch import BatchHeader, read_header
 from ottla.records.build import ControlMarker, build_batch
 
@@ -146,11 +146,11 @@ def test_a_producer_that_was_replaced_does_not_undo_what_its_successor_was_refus
 def test_a_refusal_is_not_remembered_for_ever(forget: str) -> None:
     producers = Producers()
     producers.note_asked(transactional(2), 1000)
-    producers.expire(1099, 100)
+    producers.expire(1099, 0, 100)
     with pytest.raises(OutOfOrderSequence):
         producers.check(transactional(3), Origin.CLIENT)
     if forget == "time":
-        producers.expire(1100, 100)
+        producers.expire(1100, 0, 100)
         producers.check(transactional(3), Origin.CLIENT)
     else:
         producers.marked(transactional(-1), 5, ABORT)
@@ -314,15 +314,53 @@ def test_an_emptied_batch_tells_its_sequence_and_opens_no_transaction() -> None:
 def test_a_silent_producer_is_forgotten(now_ms: int, is_known: bool) -> None:
     producers = Producers()
     producers.appended(header(0), 0)
-    producers.expire(now_ms, 100)
+    producers.expire(1000, 0, 100)
+    producers.expire(now_ms, now_ms - 1000, 100)
     assert (7 in producers.by_id) == is_known
+
+
+@pytest.mark.parametrize("timestamp", [-1, 0, 5_000_000_000_000])
+def test_how_long_it_was_silent_is_not_told_by_the_dates_of_its_records(timestamp: int) -> None:
+    producers = Producers()
+    day_ms = 24 * SILENT_MS
+    now_ms = 3_000_000_000_000
+    producers.appended(header(0)._replace(max_timestamp=timestamp), 0)
+    producers.expire(now_ms, 0, day_ms)
+    producers.expire(now_ms + day_ms, SILENT_MS - 1, day_ms)  # the clock was set
+    producers.appended(header(1)._replace(max_timestamp=timestamp), 1)
+    producers.expire(now_ms, SILENT_MS, day_ms)
+    assert producers.find_duplicate(header(0)) is not None
+    producers.expire(now_ms, SILENT_MS + day_ms, day_ms)
+    assert len(producers) == 0
 
 
 def test_one_with_an_open_transaction_is_not() -> None:
     producers = Producers()
     producers.appended(transactional(0), 0)
-    producers.expire(10_000, 100)
+    producers.expire(10_000, 0, 100)
+    producers.expire(10_000, 100, 100)
     assert len(producers) == 1
     producers.marked(transactional(-1), 1, COMMIT)
-    producers.expire(10_000, 100)
+    producers.expire(10_000, 200, 100)
+    producers.expire(10_000, 300, 100)
     assert len(producers) == 0
+
+
+def test_of_very_many_those_that_wrote_longest_ago_are_forgotten() -> None:
+    producers = Producers()
+    producers.appended(transactional(0)._replace(producer_id=1), 0)
+    producers.appended(header(0), 1)
+    for number in range(2, 2 * MOST_PRODUCERS):
+        producers.appended(header(0)._replace(producer_id=1000 + number), number)
+        if number % 100 == 0:
+            producers.appended(header(number // 100), number)
+    assert len(producers) <= MOST_PRODUCERS
+    assert {1, 7, 1000 + number} <= producers.by_id.keys()
+    assert producers.first_unstable_offset == 0
+
+
+def test_open_transactions_are_never_forgotten_however_many() -> None:
+    producers = Producers()
+    for number in range(MOST_PRODUCERS + 2000):
+        producers.appended(transactional(0)._replace(producer_id=number), number)
+    assert len(producers) == MOST_PRODUCERS + 2000

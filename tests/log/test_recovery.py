@@ -1,5 +1,6 @@
 """Opening a log: after a clean end and after any other, with files missing, torn, left over or half renamed."""
 
+import dataclasses
 import struct
 from collections.abc import Callable
 
@@ -421,3 +422,44 @@ def test_the_aborts_of_a_segment_whose_file_of_them_is_torn_are_found_again(clea
     files.kill()
     opened = open_log(files, FOLDER, SMALL, now_ms=0, recovery_point=log.end_offset, clean=clean)
     assert opened.aborted_transactions(0, opened.end_offset) == known
+
+
+@pytest.mark.parametrize("timestamp", [2000, -1])
+@pytest.mark.parametrize("how", ["cut", "emptied", "indexed less"])
+def test_a_log_that_is_small_again_is_opened_as_it_was_closed(how: str, timestamp: int) -> None:
+    """It has the files of a larger one, and they must not be believed where they say less than the batches."""
+    files = SimulatedFiles()
+    log, config = new_log(files), SMALL
+    for _ in range(4):
+        append(log, [bytes(20)], timestamp=min(timestamp, 1000))
+    log.close(0)
+    if how == "cut":
+        log.truncate_to(1, 0)
+    elif how == "emptied":
+        log.truncate_fully(9, 0)
+    else:
+        config = dataclasses.replace(SMALL, index_interval_bytes=4096)
+        log = new_log(files, config, clean=True, recovery_point=4)
+    append(log, timestamp=timestamp, producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
+    append_marker(log, 5, is_commit=False, timestamp=timestamp)
+    aborted = log.aborted_transactions(0, log.end_offset)
+    log.close(0)
+    again = new_log(files, config, clean=True, recovery_point=log.recovery_point)
+    check_segments(again)
+    assert again.active.max_timestamp == timestamp
+    assert again.aborted_transactions(0, log.end_offset) == aborted != []
+
+
+@pytest.mark.parametrize("timestamp", [1000, 0, -1])
+def test_after_a_clean_end_nothing_is_read_whatever_the_dates_of_the_records(timestamp: int) -> None:
+    files = SimulatedFiles()
+    log = new_log(files)
+    for number in range(30):
+        if number == 15:
+            log.roll(0)
+        append(log, [bytes(50)], timestamp=timestamp)
+    log.close(0)
+    recovered = Recovered()
+    again = new_log(files, clean=True, recovery_point=30, recovered=recovered)
+    assert (recovered.scanned_bytes, again.end_offset) == (0, 30)
+    check_segments(again)

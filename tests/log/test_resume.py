@@ -18,10 +18,10 @@ RESUMED, END = 21, 32
 
 
 def flush_resumably(log: Log) -> None:
-    flush = log.begin_resumable_flush()
+    flush = log.flusher.begin_resumable()
     assert flush is not None
     flush.run()
-    log.end_flush(flush, 0)
+    log.flusher.end(flush, 0)
 
 
 def filled(files: SimulatedFiles) -> Log:
@@ -155,17 +155,17 @@ def test_of_the_snapshots_within_a_segment_the_last_two_stay() -> None:
 def test_a_truncation_while_a_flush_is_under_way_undoes_its_snapshot() -> None:
     files = SimulatedFiles()
     log = filled(files)
-    flush = log.begin_resumable_flush()
+    flush = log.flusher.begin_resumable()
     assert flush is not None
     log.truncate_to(END - 3, 0)
     flush.run()
-    log.end_flush(flush, 0)
+    log.flusher.end(flush, 0)
     assert log.snapshots.offsets == [RESUMED]
     assert not files.exists(f"{FOLDER}/{END:020d}.snapshot")
 
 
 def test_housekeeping_makes_such_places_when_much_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.log.log.RESUME_BYTES", 1000)
+    monkeypatch.setattr("ottla.log.flusher.RESUME_BYTES", 1000)
     files = SimulatedFiles()
     manager = LogManager(files, "data")
     manager.open(lambda _topic: SMALL, 0)

@@ -1,12 +1,20 @@
 """A segment: finding batches, reading within limits, cutting, and what its files are called."""
 
+from collections import deque
+from pathlib import Path
+
 import pytest
 
+import ottla.log.segment as segment_module
 from ottla.log.errors import CorruptLog
+from ottla.log.files import DiskFiles
+from ottla.log.recovery import open_log
 from ottla.log.segment import ABORTED_INDEX, DELETED, INDEX, LOG, SWAP, TIME_INDEX, Segment
+from ottla.log.topic_config import TopicConfig
 from ottla.records.batch import stamp_offset_and_epoch
 from ottla.records.build import build_batch
 from ottla.testing.files import SimulatedFiles
+from tests.log.writing import append, new_log, served_values
 
 BASE = 100
 
@@ -226,3 +234,33 @@ def test_a_cut_batch_is_corrupt(files: SimulatedFiles) -> None:
     assert segment.read_batch(0, len(batches[0])) == batches[0]
     with pytest.raises(CorruptLog):
         segment.read_batch(5, len(batches[0]))
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_not_all_full_segments_are_open_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment_module, "MOST_OPEN", 5)
+    monkeypatch.setattr(segment_module, "_open", deque())
+    log = open_log(DiskFiles(), str(tmp_path), TopicConfig(), now_ms=0)
+    before = open_files()
+    for number in range(20):
+        append(log, [b"%d" % number])
+        log.roll(0)
+    append(log, [b"20"])
+    log.advance_high_watermark(21)
+    assert open_files() <= before + 6
+    assert served_values(log) == [b"%d" % number for number in range(21)]
+    assert open_files() <= before + 6
+    log.truncate_to(19, 0)
+    for number in range(19, 25):
+        assert append(log, [b"%d" % number]).base_offset == number
+        assert served_values(log) == [b"%d" % each for each in range(number + 1)]
+
+
+def test_an_index_is_dense_enough_to_search_whatever_the_topic_says() -> None:
+    log = new_log(config=TopicConfig(index_interval_bytes=2**31 - 1))
+    for _ in range(10):
+        append(log, [bytes(100_000)])
+    assert len(log.active.offset_index) >= 3

@@ -26,7 +26,7 @@ SOURCES = {
 def answer_to(configs: dict[str, str | None], defaults: TopicDefaults = KAFKA_DEFAULTS) -> str | None:
     """The complaint about the overrides; None if they are good."""
     try:
-        defaults.topic(configs)
+        defaults.check(configs)
     except ConfigError as error:
         return str(error)
     return None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ottla.log import visible
 from ottla.log.segment import Segment
 from ottla.log.topic_config import TopicConfig
-from ottla.log.visible import VisibleTally, visible_count
+from ottla.log.visible import VisibleTally, visible_count, visible_end
 from ottla.records.batch import BatchHeader
 from ottla.records.build import build_from_records
 from ottla.records.codec import Record
@@ -79,6 +79,39 @@ def test_between_any_two_offsets(steps: list[tuple], data: st.DataObject) -> Non
     start = data.draw(st.integers(0, stable))
     end = data.draw(st.integers(start, stable))
     assert visible_count(written.log, start, end) == written.expected(start, end)
+
+
+@given(st.lists(STEPS, max_size=25), st.integers(1, 4), st.data())
+def test_the_end_of_what_is_visible(steps: list[tuple], window: int, data: st.DataObject) -> None:  # type: ignore[type-arg]
+    written = Written()
+    for name, *arguments in steps:
+        getattr(written, name)(*arguments)
+    stable = written.log.last_stable_offset
+    end = data.draw(st.integers(0, stable))
+    start = data.draw(st.integers(0, end))
+    written.log.advance_log_start(start)
+    seen = [offset for offset in written.visible if start <= offset < end]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(visible, "FIRST_WINDOW", window)
+        assert visible_end(written.log, end) == (max(seen) + 1 if seen else start)
+
+
+def test_the_end_is_found_without_looking_at_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = new_log(config=TopicConfig(internal_segment_bytes=1 << 20))
+    for _ in range(2000):
+        append(log, [b"v"])
+    log.advance_high_watermark(log.end_offset)
+    looked = []
+    batches = Segment.batches
+
+    def noted(segment: Segment, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        for found in batches(segment, position):
+            looked.append(found)
+            yield found
+
+    monkeypatch.setattr(Segment, "batches", noted)
+    assert visible_end(log, log.end_offset) == log.end_offset
+    assert len(looked) < 100  # it is asked of every parent of a topic in one go
 
 
 @given(st.lists(st.tuples(STEPS, st.integers(0, 3), st.booleans()), max_size=20), st.integers(1, 4))

@@ -18,6 +18,7 @@ class FaultyBroker(KillableBroker):
     """What is bad about the network is decided by the seed, and is another thing in each life of the broker."""
 
     def __init__(self, folder: Path, seed: int) -> None:
+        super().__init__()
         self._folder = folder
         self._seed = seed
         [self._port] = free_ports(1)

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.client import ClientOptions, DeliveryFailed, Producer
+from ottla.client import ClientOptions, DeliveryFailed, DeliveryTimedOut, Producer, aio
 from ottla.testing import LocalBroker
+from ottla.testing.world import World
 from tests.modes.doomed import VALUES, Doomed, send_and_flush, send_and_go_on, send_many
 
 pytestmark = pytest.mark.ottla(topics={"t": 1})
@@ -74,3 +75,22 @@ def test_with_them_the_program_is_told(ottla: LocalBroker) -> None:
     ):
         producer.send("t", b"refused")  # nobody asks what became of it: leaving the block tells
     assert ottla.values("t") == []
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_what_timed_out_may_have_been_written_or_not(is_written: bool) -> None:
+    """Both look the same to whoever sent it."""
+    with World() as world:
+        world.create_topic("t")
+        if is_written:
+            world.faults.swallow_answer("Produce", times=1_000)
+        else:
+            world.faults.silence("Produce", times=1_000)
+
+        async def send() -> None:
+            async with aio.Producer(world.bootstrap, delivery_timeout_ms=2_000) as producer:
+                with pytest.raises(DeliveryTimedOut):
+                    await producer.send("t", b"paid")
+
+        world.run(send())
+        assert [record.value for record in world.committed("t")] == [b"paid"] * is_written

@@ -12,7 +12,15 @@ from typing import Self
 
 from ottla.pipelines.java import java_home
 
-START_SECONDS = 120
+START_SECONDS = 180
+LIGHT_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For processes that live a minute: they would end before the better compiler has paid."""
+PATIENCE = {
+    "spark.python.authenticate.socketTimeout": "300s",
+    "spark.network.timeout": "600s",
+    "spark.sql.broadcastTimeout": "600s",
+}
+"""For sessions on a machine that others keep busy: nothing is wrong when a Python worker needs its time to come up."""
 _PR_SET_PDEATHSIG = 1
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
@@ -71,6 +79,7 @@ class SparkCluster:
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": LIGHT_JAVA,
             "PYSPARK_PYTHON": sys.executable,
         }
         with open(self.folder / f"{name}.log", "wb") as log:

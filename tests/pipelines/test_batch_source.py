@@ -48,6 +48,12 @@ def test_conditions_reach_the_source(spark: "SparkSession", ottla_session: Local
         f"timestamp = '{seven}'": 1,
     }
     assert {case: frame.where(case).count() for case in cases} == cases
+    # A session of anybody's, which does not push them: the rows are the same.
+    plain = spark.newSession()
+    plain.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+    frame = read(plain, ottla_session, subscribe="conditions")
+    assert frame.count() == 20
+    assert frame.where("partition = 1 AND offset > 7").count() == 2
 
 
 def test_a_range_is_read_by_offset_and_by_time_and_in_parts(spark: "SparkSession", ottla_session: LocalBroker) -> None:

@@ -1,6 +1,8 @@
 """The same pipelines on Spark's own Kafka source and sink, by one option; and all of it against Apache Kafka."""
 
+import contextlib
 import json
+import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +12,15 @@ import pytest
 
 from examples.streams import large_orders
 from ottla.client import Admin, NewRecord, NewTopic, Producer
+from ottla.pipelines import Pipeline, Table, encode_key
 from ottla.pipelines.streams import Streams
+from ottla.pipelines.tables.runner import run_pipeline
 from ottla.testing import LocalBroker
 from tests.apache_kafka.distribution import KafkaUnavailable, classpath
 from tests.apache_kafka.harness import ApacheKafka
+from tests.pipelines.tables.model import Change, current, disturbed, random_changes
+from tests.pipelines.tables.test_apply import event_of
+from tests.pipelines.tables.test_table import rows_in
 from tests.pipelines.topics import read_values
 
 if TYPE_CHECKING:
@@ -71,12 +78,38 @@ def check_same_rows(spark: "SparkSession", bootstrap: str) -> None:
     assert len(rows[0][1]) == len(ORDERS)
 
 
+class Aborted(Exception):
+    pass
+
+
+def check_table(spark: "SparkSession", bootstrap: str, folder: Path, format: Literal["ottla", "kafka"]) -> None:
+    """A pipeline into a table, run twice; what was aborted on the way is not in it."""
+    topic, chance = f"changes-{format}", random.Random(7)
+    with Admin(bootstrap) as admin:
+        admin.create_topics([NewTopic(topic, 2)])
+    target = folder / format
+    pipeline = Pipeline(bootstrap, (Table(topic, str(target), ("id",), buckets=3),), format=format)
+    sent: list[Change] = []
+    for batch in disturbed(chance, random_changes(chance, 60), 40):
+        records = [NewRecord(event_of(change), encode_key({"id": change.key})) for change in batch]
+        with Producer(bootstrap, transactional_id=topic) as producer:
+            with contextlib.suppress(Aborted), producer.transaction():
+                producer.send(topic, event_of(Change(1, 1000, "aborted"))).result()
+                raise Aborted
+            with producer.transaction():
+                producer.send_many(topic, records)
+        sent += batch
+        run_pipeline(spark, pipeline, is_once=True)
+        assert rows_in(target) == current(sent)
+
+
 def test_sparks_own_source_and_sink_do_the_same_on_ottla(
     spark: "SparkSession", kafka_format: Literal["kafka"], ottla: LocalBroker, tmp_path: Path
 ) -> None:
     send_orders(ottla.bootstrap)
     check_same_rows(spark, ottla.bootstrap)
     run_twice(spark, ottla.bootstrap, tmp_path, kafka_format)
+    check_table(spark, ottla.bootstrap, tmp_path, kafka_format)
 
 
 def test_the_source_and_the_sink_work_on_apache_kafka(
@@ -85,3 +118,5 @@ def test_the_source_and_the_sink_work_on_apache_kafka(
     send_orders(apache_kafka.bootstrap)
     check_same_rows(spark, apache_kafka.bootstrap)
     run_twice(spark, apache_kafka.bootstrap, tmp_path, "ottla")
+    for format in ("ottla", "kafka"):
+        check_table(spark, apache_kafka.bootstrap, tmp_path, format)

@@ -7,9 +7,11 @@ import sys
 import pytest
 
 from ottla.client import LATEST, Admin, Isolation, Producer, ProducerFenced, Reader, TopicPartition
-from ottla.pipelines.sink_memory import SinkRefused
+from ottla.pipelines.sink import Staged, commit_batch
+from ottla.pipelines.sink_memory import Batch, SinkRefused
+from ottla.pipelines.sink_options import sink_options
 from ottla.testing import LocalBroker
-from tests.pipelines.sink_driver import TOPIC, commit
+from tests.pipelines.sink_driver import QUERY, TOPIC, commit, staged
 
 pytestmark = pytest.mark.ottla(topics={TOPIC: 2})
 
@@ -88,6 +90,16 @@ def test_a_memory_that_the_cluster_has_lost_is_not_guessed(ottla: LocalBroker) -
     commit(ottla.bootstrap, 1, continueFromBatch="1")
     commit(ottla.bootstrap, 2, continueFromBatch="1")
     assert values(ottla) == rows(0, 1, 2)
+
+
+def test_a_batch_without_rows_is_remembered_also_where_rows_name_their_topics(ottla: LocalBroker) -> None:
+    """Before there is a row, nobody knows a topic."""
+    given = {"kafka.bootstrap.servers": ottla.bootstrap, "kafka.transactional.id": "by-row"}
+    options = sink_options(given, is_stream=True)
+    commit_batch(options, Batch(0, QUERY, "run", 0), [Staged({}, QUERY, "run")])
+    for _ in range(2):
+        commit_batch(options, Batch(0, QUERY, "run", 1), staged(1))
+    assert values(ottla) == rows(1)
 
 
 def test_a_group_that_others_use_is_left_alone(ottla: LocalBroker) -> None:

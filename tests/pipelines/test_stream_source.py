@@ -1,12 +1,13 @@
 """Streams: what a query reads as topics grow, and what it says when they shrink."""
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from ottla.client import Admin
+from ottla.client import Admin, Producer
 from ottla.testing import LocalBroker
 from tests.pipelines.topics import write
 
@@ -88,3 +89,39 @@ def test_a_topic_that_was_created_again_stops_the_query(
     with pytest.raises(StreamingQueryException, match="topic again was deleted and created again"):
         run_to_nowhere(frame, tmp_path)
     assert run_to_nowhere(stream(spark, ottla, subscribe="again", failOnDataLoss="false"), tmp_path) == 6
+
+
+def test_a_topic_that_grows_in_order_is_read_in_order(
+    spark: "SparkSession", ottla: LocalBroker, tmp_path: Path
+) -> None:
+    """A new partition is in a batch behind the one that has come to the fence of its parent."""
+    keys = [b"key-%d" % number for number in range(8)]
+    ottla.topic("ordered", partitions=1)
+    with Admin(ottla.bootstrap) as admin:
+        for total in (2, 4, None):
+            with Producer(ottla.bootstrap) as producer:
+                for number in range(10):
+                    for key in keys:
+                        producer.send("ordered", b"%d" % number, key=key)
+            if total is not None:
+                admin.expand_in_order({"ordered": total}, quiet_ms=0)
+                while admin.describe_growths(["ordered"])["ordered"][-1].phase.value != "open":
+                    time.sleep(0.05)
+        growths = admin.describe_growths(["ordered"])["ordered"]
+    ends: list[dict[int, int]] = []
+
+    def note(frame: "DataFrame", _batch_id: int) -> None:
+        rows = frame.groupBy("partition").max("offset").collect()
+        ends.append({row["partition"]: row["max(offset)"] + 1 for row in rows})
+
+    query = stream(spark, ottla, subscribe="ordered").writeStream.foreachBatch(note)
+    query.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start().awaitTermination()
+    read: dict[int, int] = {}
+    for batch in ends:
+        for growth in growths:
+            for index in growth.new_partitions:
+                if index in batch:
+                    assert read.get(growth.parent_of(index), 0) >= growth.fences.get(growth.parent_of(index), 0)
+        read |= batch
+    assert set(read) == {0, 1, 2, 3}
+    assert len(ends) >= 3

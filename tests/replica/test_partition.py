@@ -12,8 +12,11 @@ from ottla.records.batch import read_header
 from ottla.records.build import ControlMarker, build_batch, build_marker
 from ottla.records.read import read_records
 from ottla.records.validate import InvalidRecords
-from ottla.replica.partition import FencedLeaderEpoch, Partition, UnknownLeaderEpoch
+from ottla.replica.errors import FencedLeaderEpoch, UnknownLeaderEpoch
+from ottla.replica.partition import Partition
+from ottla.replica.readers import Bound
 from ottla.testing.files import SimulatedFiles
+from tests.replica.shell import ManualShell, sole_leader
 
 NOW_MS = 1_700_000_000_000
 
@@ -29,7 +32,7 @@ class Waiting:
 def make(leader_epoch: int = 3, **settings: object) -> Partition:
     config = TopicConfig(**settings)  # type: ignore[arg-type]
     log = open_log(SimulatedFiles(), "/data/t-0", config, now_ms=NOW_MS)
-    return Partition("t", 0, bytes(16), log, [1], leader_epoch)
+    return sole_leader(log, ManualShell(), epoch=leader_epoch)
 
 
 @pytest.fixture
@@ -39,7 +42,8 @@ def partition() -> Partition:
 
 def produce(partition: Partition, *values: bytes, **producer: int | bool) -> int:
     batch = build_batch(list(values), timestamp=NOW_MS, **producer)  # type: ignore[arg-type]
-    appended, _ = partition.produce(batch, version=12, has_transactional_id=True, now_ms=NOW_MS)
+    appended, _ = partition.writer.produce(batch, version=12, has_transactional_id=True, now_ms=NOW_MS)
+    partition.end_round()
     return appended.base_offset
 
 
@@ -70,8 +74,8 @@ def test_the_leader_epoch_is_in_every_batch(partition: Partition) -> None:
 def test_a_time_that_the_topic_stamps_is_told_and_repeated_for_a_duplicate() -> None:
     partition = make(message_timestamp_type="LogAppendTime")
     batch = build_batch([b"a"], timestamp=5, producer_id=1, producer_epoch=0, base_sequence=0)
-    _, stamped = partition.produce(bytes(batch), version=12, has_transactional_id=False, now_ms=NOW_MS)
-    again, repeated = partition.produce(bytes(batch), version=12, has_transactional_id=False, now_ms=NOW_MS + 9)
+    _, stamped = partition.writer.produce(bytes(batch), version=12, now_ms=NOW_MS)
+    again, repeated = partition.writer.produce(bytes(batch), version=12, now_ms=NOW_MS + 9)
     assert (stamped, repeated) == (NOW_MS, NOW_MS)
     assert again.duplicate
     assert partition.log.end_offset == 1
@@ -79,16 +83,16 @@ def test_a_time_that_the_topic_stamps_is_told_and_repeated_for_a_duplicate() -> 
 
 def test_bad_records_change_nothing_and_wake_nobody(partition: Partition) -> None:
     waiting = Waiting()
-    partition.wait(waiting)
+    partition.wait_for_records(waiting)
     with pytest.raises(InvalidRecords):
-        partition.produce(b"no batch", version=12, has_transactional_id=False, now_ms=NOW_MS)
+        partition.writer.produce(b"no batch", version=12, now_ms=NOW_MS)
     assert waiting.told == []
     assert partition.log.end_offset == 0
 
 
 def test_who_waits_is_told_how_much_came(partition: Partition) -> None:
     waiting = Waiting()
-    partition.wait(waiting)
+    partition.wait_for_records(waiting)
     produce(partition, b"a")
     assert waiting.told == [partition.log.size_bytes]
     partition.stop_waiting(waiting)
@@ -101,12 +105,13 @@ TRANSACTION: dict[str, int | bool] = {"producer_epoch": 0, "base_sequence": 0, "
 
 def end_transaction(partition: Partition, producer_id: int) -> None:
     marker = build_marker(ControlMarker(True, 0), producer_id=producer_id, producer_epoch=0, timestamp=NOW_MS)
-    partition.append(marker, read_header(marker), NOW_MS, origin=Origin.COORDINATOR)
+    partition.writer.append(marker, read_header(marker), NOW_MS, origin=Origin.COORDINATOR)
+    partition.end_round()
 
 
 def test_who_waits_for_committed_records_is_told_when_and_how_much_they_can_read(partition: Partition) -> None:
     waiting = Waiting()
-    partition.wait(waiting, committed_only=True)
+    partition.wait_for_records(waiting, Bound.LAST_STABLE_OFFSET)
     produce(partition, b"plain")
     plain_bytes = partition.log.size_bytes
     assert waiting.told == [plain_bytes]
@@ -145,8 +150,7 @@ def test_a_committed_reader_stops_before_an_open_transaction(partition: Partitio
 def test_a_committed_reader_is_told_what_was_aborted(partition: Partition) -> None:
     produce(partition, b"open", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
     marker = build_marker(ControlMarker(False, 0), producer_id=7, producer_epoch=0, timestamp=NOW_MS)
-    partition.log.append(marker, read_header(marker), 3, NOW_MS)
-    partition.log.advance_high_watermark(2)
+    partition.writer.append(marker, read_header(marker), NOW_MS)
     aborted = partition.read(0, 1000, committed_only=True).aborted
     assert aborted is not None
     assert [(entry.producer_id, entry.first_offset) for entry in aborted] == [(7, 0)]

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import cast
 
 from ottla.broker.broker import Broker
-from ottla.broker.config_layers import BrokerSettings
-from ottla.broker.loop import Loop
+from ottla.broker.config.layers import BrokerSettings
+from ottla.broker.loop.loop import Loop
+from ottla.controller.local_store import LocalStore
+from ottla.controller.memory_nodes import MemoryNodes, MemoryTree
 from ottla.records.build import build_batch
 from ottla.records.read import read_records
 from ottla.testing.files import SimulatedFiles
@@ -24,10 +26,11 @@ from ottla.wire.messages.produce import (
 )
 
 PRODUCE_VERSION, FETCH_VERSION = 12, 12  # the last that name topics
+STORES: dict[Path, MemoryTree] = {}  # by the data folders of their brokers, for those that start again
 
 
 class SimulatedBroker:
-    """The store lies in `folder`; the logs, the network and the time are simulated."""
+    """The store, the logs, the network and the time are simulated."""
 
     def __init__(
         self, folder: Path, seed: int = 0, *, syncs: bool = False, files: SimulatedFiles | None = None, **settings: str
@@ -39,8 +42,14 @@ class SimulatedBroker:
         texts = {"listeners": "PLAINTEXT://127.0.0.1:0"} | {
             name.replace("_", "."): text for name, text in settings.items()
         }
-        self.broker = Broker(self.loop, self.files, str(folder), BrokerSettings(texts), syncs=syncs)
+        self.store = STORES.setdefault(folder, MemoryTree())
+        self.broker = Broker(
+            self.loop, self.files, str(folder), BrokerSettings(texts), syncs=syncs, open_store=self._open_store
+        )
         self.broker.start()
+
+    def _open_store(self, loop: Loop) -> LocalStore:
+        return LocalStore(lambda: MemoryNodes(self.store), loop.make_worker("store"))
 
     def stop(self) -> None:
         self.broker.stop()
@@ -48,8 +57,8 @@ class SimulatedBroker:
 
     def abandon(self) -> None:
         """Leave everything as it lies, as a process that is killed does; `files` may lose something more."""
-        self.broker.catalog.close()
-        self.loop.close()
+        self.system.kill()
+        self.broker.crash()
         self.files.kill()
 
     def client(self, client_id: str = "simulated") -> SimulatedClient:

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.admission import Admission
-from ottla.broker.loop import Loop
-from ottla.broker.quotas import (
+from ottla.broker.loop.loop import Loop
+from ottla.broker.network.admission import Admission
+from ottla.broker.network.server import Server
+from ottla.broker.quotas.quotas import (
     CONNECTION_CREATION_RATE,
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
     client_entity,
 )
-from ottla.broker.server import Server
 from ottla.records.build import build_batch
 from ottla.testing.simulated_client import SimulatedClient
 from ottla.testing.simulated_system import SimulatedSystem
@@ -96,7 +96,7 @@ def test_a_fetch_of_a_client_that_is_gone_ends_with_it(start: Start) -> None:
     broker.advance(1)
     consumer.close()
     broker.advance(1)
-    assert not broker.broker.topics.by_name["t"].partitions[0]._waiters
+    assert not broker.broker.topics.by_name["t"].partitions[0].readers.waiting
 
 
 def test_an_idle_connection_is_closed_after_its_time_and_a_used_one_is_not(start: Start) -> None:
@@ -213,7 +213,7 @@ def test_connections_wait_when_too_many_come_in_a_second() -> None:
     admission = Admission()
     admission.max_creation_rate = 10
     server = Server(loop, "", 0, lambda _connection, _frame: None, admission=admission)
-    sockets = [system.connect(server.port) for _ in range(150)]
+    sockets = [system.connect_client(server.port) for _ in range(150)]
     system.advance(loop, 0.05)
     assert len(server.connections) == 101  # ten seconds' worth, and the one that showed it
     system.advance(loop, 5)

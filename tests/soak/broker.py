@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +14,7 @@ from tests.soak.proxy import Proxy
 
 
 class Footprint(NamedTuple):
-    """What a process holds of the machine."""
+    """What a process holds of the machine. Files of its logs count when they are open twice, or removed."""
 
     threads: int
     files: int
@@ -26,12 +27,22 @@ class Footprint(NamedTuple):
 def footprint_of(process_id: int) -> Footprint:
     process = Path(f"/proc/{process_id}")
     status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
-    files = len(list((process / "fd").iterdir()))
+    files = _count_files(process / "fd")
     return Footprint(int(status["Threads"]), files, int(status["VmRSS"].split()[0]) * 1024)
+
+
+def _count_files(descriptors: Path) -> int:
+    """Those that are open, but for one of each file that is there."""
+    targets = []
+    for descriptor in descriptors.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it was closed since
+            targets.append(descriptor.readlink())
+    return len(targets) - len({target for target in targets if target.is_file()})
 
 
 class SoakBroker(KillableBroker):
     def __init__(self, folder: Path, settings: Sequence[str] = ()) -> None:
+        super().__init__()
         self._folder = folder
         [port] = free_ports(1)
         self.proxy = Proxy(("127.0.0.1", port))
@@ -54,10 +65,10 @@ class SoakBroker(KillableBroker):
 
     def kill(self) -> None:
         if self._process is not None:
-            self.complaints += self._process.errors_until_killed()
+            self._complaints += self._process.errors_until_killed()
             self._process = None
 
     def terminate(self) -> None:
         if self._process is not None:
-            self.complaints += self._process.errors()
+            self._complaints += self._process.errors()
             self._process = None

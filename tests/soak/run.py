@@ -27,8 +27,8 @@ LONGEST_ROUND_S = 3.0
 WARM_ROUNDS = 2
 LEAST_ROUNDS = 2
 SETTLED_S = 30.0
-THREADS = 2  # the loop, and the one for what blocks, which comes when it is first needed
-MORE_FILES = 12  # segments that are being written or not yet removed
+THREADS = 3  # the loop, the store's, and the one for what blocks, which comes when it is first needed
+MORE_FILES = 12  # of segments that are not yet removed
 MORE_MEMORY_BYTES = 24 << 20  # and a little for each thousand of records, which the broker's caches keep
 
 
@@ -107,10 +107,10 @@ class SoakRun(Run):
     def _settled_footprint(self) -> Footprint:
         """When connections are closed and segments removed: as long as it still goes down."""
         deadline = time.monotonic() + SETTLED_S
-        found = footprint_of(self._broker.process_id)
+        found = footprint_of(self._soaked.process_id)
         while time.monotonic() < deadline:
             time.sleep(1.0)
-            now = footprint_of(self._broker.process_id)
+            now = footprint_of(self._soaked.process_id)
             if now.files >= found.files:
                 return now
             found = now

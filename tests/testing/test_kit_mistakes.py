@@ -1,5 +1,8 @@
 """A mistake in a test is told, and nothing hangs."""
 
+import threading
+from pathlib import Path
+
 import pytest
 
 import ottla.testing
@@ -41,6 +44,23 @@ def test_a_fault_for_a_topic_that_nobody_made_is_told() -> None:
     broker.faults.cut("Produce", topic="ordres")
     with pytest.warns(UserWarning, match="'ordres', and there is none"):
         running.__exit__(None, None, None)
+
+
+def test_one_that_is_told_as_an_error_leaves_no_broker_behind() -> None:
+    before = set(threading.enumerate())
+    with pytest.raises(UserWarning, match="'ordres'"), ottla.testing.broker() as broker:
+        broker.faults.cut("Produce", topic="ordres")
+    assert set(threading.enumerate()) == before
+
+
+def test_a_broker_may_be_stopped_inside_its_block_and_again(tmp_path: Path) -> None:
+    for folder in (None, str(tmp_path)):
+        with ottla.testing.broker(folder) as broker:
+            broker.topic("orders")
+            broker.stop()
+            broker.stop()
+    with ottla.testing.broker(str(tmp_path)) as broker:
+        assert broker.values("orders") == []
 
 
 def test_the_lag_of_a_group_that_nobody_knows_is_no_number(ottla: LocalBroker) -> None:

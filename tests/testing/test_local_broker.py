@@ -6,7 +6,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 import ottla.testing
+from ottla.broker.broker import Broker
 from ottla.controller.refusal import Refusal
+from ottla.log.errors import StorageFailed
 from ottla.testing import LocalBroker
 
 
@@ -86,11 +88,22 @@ def test_a_consumer_of_another_make(ottla: LocalBroker) -> None:
 
 
 @pytest.mark.parametrize("kill", [False, True])
-def test_data_is_there_after_a_restart_on_the_same_port(ottla: LocalBroker, kill: bool) -> None:
+def test_data_is_there_after_a_restart_on_the_same_port(
+    ottla: LocalBroker, kill: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ottla.topic("t")
     ottla.put("t", b"a")
     port = ottla.port
-    ottla.restart(kill=kill)
+    start_broker, seen = Broker.start, list[str]()
+
+    def look(broker: Broker) -> None:
+        seen.append(ottla.bootstrap)  # as a client of another thread may
+        start_broker(broker)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Broker, "start", look)
+        ottla.restart(kill=kill)
+    assert seen == [ottla.bootstrap]
     assert ottla.port == port
     assert ottla.values("t") == [b"a"]
 
@@ -124,6 +137,8 @@ def test_a_full_disk_refuses_writes_and_takes_them_again(ottla: LocalBroker) -> 
     with ottla.full_disk():
         [error] = produce(ottla, "t", b"lost", **{"message.timeout.ms": 500})
         assert error is not None
+        with pytest.raises(StorageFailed):
+            ottla.put("t", b"lost")
         assert ottla.values("t") == [b"a"]
     assert produce(ottla, "t", b"b") == [None]
     assert ottla.values("t") == [b"a", b"b"]

@@ -7,6 +7,8 @@ import asyncio
 import pytest
 
 from ottla.client import ClientError, ClientOptions, RequestTimedOut, ServerError, aio
+from ottla.log.errors import StorageFailed
+from ottla.testing.files import Effect
 from ottla.testing.world import Odds, World, every_cancellation
 from ottla.testing.world.world import StandsStill, TooLate
 
@@ -42,6 +44,17 @@ def test_what_was_sent_lies_in_the_log_and_nothing_is_left() -> None:
         world.run(send_some(world))
         assert sorted(int(record.value or b"") for record in world.committed("t")) == list(range(30))
         assert world.leftovers() == []
+
+
+def test_what_is_put_there_lies_in_the_log_at_once_or_is_refused() -> None:
+    with World() as world:
+        world.create_topic("t")
+        world.put("t", b"a")
+        assert [record.value for record in world.written("t")] == [b"a"]
+        world.files.arm(world.files.operation_count + 1, Effect.FAIL)
+        with pytest.raises(StorageFailed):
+            world.put("t", b"b")
+        assert [record.value for record in world.written("t")] == [b"a"]
 
 
 def test_an_hour_costs_nothing() -> None:

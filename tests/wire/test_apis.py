@@ -9,7 +9,7 @@ import pytest
 from kio.schema.index import api_key_map, schema_name_map
 
 from ottla.wire import messages
-from ottla.wire.apis import APIS, BY_KEY, FETCH, NOT_FLEXIBLE, PRODUCE, Api
+from ottla.wire.apis import APIS, BY_KEY, FETCH, NOT_FLEXIBLE, PRIVATE_APIS, PRODUCE, Api
 from ottla.wire.registry import REQUESTS, RESPONSES, snake_case
 from ottla.wire.versions import Versions
 
@@ -25,7 +25,7 @@ WITHOUT_AN_API = {
 each_api = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 
 
-@each_api
+@pytest.mark.parametrize("api", [*APIS, *PRIVATE_APIS], ids=lambda api: api.name)
 def test_declarations_agree_with_the_table(api: Api) -> None:
     served = Versions(api.least_served, api.highest)
     for declared in (REQUESTS[api.key], RESPONSES[api.key]):
@@ -48,7 +48,7 @@ def test_versions_and_flexibility_are_those_of_kio(api: Api) -> None:
 
 def test_every_module_of_messages_is_known() -> None:
     named = {module.name for module in iter_modules(messages.__path__)}
-    assert named == {snake_case(api.name) for api in APIS} | WITHOUT_AN_API
+    assert named == {snake_case(api.name) for api in (*APIS, *PRIVATE_APIS)} | WITHOUT_AN_API
 
 
 @each_api
@@ -63,8 +63,8 @@ def test_file_header_says_key_and_versions(api: Api) -> None:
 def test_keys_are_unique_and_rise() -> None:
     keys = [api.key for api in APIS]
     assert keys == sorted(set(keys))
-    assert list(BY_KEY.values()) == list(APIS)
-    assert len(APIS) == 54
+    assert list(BY_KEY.values()) == [*APIS, *PRIVATE_APIS]
+    assert len(APIS) == 56
 
 
 def test_produce_is_advertised_from_0_and_served_from_3() -> None:

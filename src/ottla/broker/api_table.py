@@ -9,12 +9,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from ottla.broker.access import Operation
-from ottla.broker.permissions import (
+from ottla.broker.access.authorizer import Operation
+from ottla.broker.access.permissions import (
     Permissions,
     add_partitions_to_txn,
     all_of,
     delete_topics,
+    fetch,
     find_coordinator,
     init_producer_id,
     nothing,
@@ -31,6 +32,7 @@ from ottla.wire.apis import Api
 if TYPE_CHECKING:
     from ottla.broker.dispatch import Handler
 
+PRIVATE = frozenset({*apis.PRIVATE_APIS, apis.ALTER_PARTITION})  # for brokers only
 READ, WRITE, DESCRIBE = Operation.READ, Operation.WRITE, Operation.DESCRIBE
 
 
@@ -39,6 +41,8 @@ class Route(NamedTuple):
     module: str
     """Of handlers/."""
     permissions: Permissions
+    is_at_controller: bool = False
+    """Whether only the controller answers: other brokers have it do so."""
 
     def load(self) -> Handler:
         return cast("Handler", importlib.import_module(f"ottla.broker.handlers.{self.module}").handle)
@@ -46,7 +50,7 @@ class Route(NamedTuple):
 
 ROUTES = (
     Route(apis.PRODUCE, "produce", all_of(on_transactional_id(WRITE), on_topics(WRITE, "topic_data"))),
-    Route(apis.FETCH, "fetch", on_topics(READ)),
+    Route(apis.FETCH, "fetch", fetch),
     Route(apis.LIST_OFFSETS, "list_offsets", on_topics(DESCRIBE)),
     Route(apis.METADATA, "metadata", on_topics(DESCRIBE)),
     Route(apis.OFFSET_COMMIT, "offset_commit", all_of(on_group(READ), on_topics(READ))),
@@ -59,8 +63,8 @@ ROUTES = (
     Route(apis.DESCRIBE_GROUPS, "describe_groups", on_group(DESCRIBE, "groups")),
     Route(apis.LIST_GROUPS, "list_groups", on_cluster(DESCRIBE)),
     Route(apis.API_VERSIONS, "api_versions", nothing),  # the first request, before anybody can prove who they are
-    Route(apis.CREATE_TOPICS, "create_topics", on_topics(Operation.CREATE)),
-    Route(apis.DELETE_TOPICS, "delete_topics", delete_topics),
+    Route(apis.CREATE_TOPICS, "create_topics", on_topics(Operation.CREATE), is_at_controller=True),
+    Route(apis.DELETE_TOPICS, "delete_topics", delete_topics, is_at_controller=True),
     Route(apis.DELETE_RECORDS, "delete_records", on_topics(Operation.DELETE)),
     Route(apis.INIT_PRODUCER_ID, "init_producer_id", init_producer_id),
     Route(apis.OFFSET_FOR_LEADER_EPOCH, "offset_for_leader_epoch", on_topics(DESCRIBE)),
@@ -74,26 +78,50 @@ ROUTES = (
         all_of(on_transactional_id(WRITE), on_group(READ), on_topics(READ)),
     ),
     Route(apis.DESCRIBE_CONFIGS, "describe_configs", on_configs(Operation.DESCRIBE_CONFIGS)),
-    Route(apis.ALTER_CONFIGS, "alter_configs", on_configs(Operation.ALTER_CONFIGS)),
+    Route(apis.ALTER_CONFIGS, "alter_configs", on_configs(Operation.ALTER_CONFIGS), is_at_controller=True),
+    Route(apis.ALTER_REPLICA_LOG_DIRS, "alter_replica_log_dirs", on_cluster(Operation.ALTER)),
     Route(apis.DESCRIBE_LOG_DIRS, "describe_log_dirs", on_cluster(DESCRIBE)),
-    Route(apis.CREATE_PARTITIONS, "create_partitions", on_topics(Operation.ALTER)),
+    Route(apis.CREATE_PARTITIONS, "create_partitions", on_topics(Operation.ALTER), is_at_controller=True),
     Route(apis.DELETE_GROUPS, "delete_groups", on_group(Operation.DELETE, "groups_names")),
-    Route(apis.INCREMENTAL_ALTER_CONFIGS, "incremental_alter_configs", on_configs(Operation.ALTER_CONFIGS)),
+    Route(apis.ELECT_LEADERS, "elect_leaders", on_cluster(Operation.ALTER), is_at_controller=True),
+    Route(
+        apis.INCREMENTAL_ALTER_CONFIGS,
+        "incremental_alter_configs",
+        on_configs(Operation.ALTER_CONFIGS),
+        is_at_controller=True,
+    ),
+    Route(
+        apis.ALTER_PARTITION_REASSIGNMENTS,
+        "alter_partition_reassignments",
+        on_cluster(Operation.ALTER),
+        is_at_controller=True,
+    ),
+    Route(apis.LIST_PARTITION_REASSIGNMENTS, "list_partition_reassignments", on_cluster(DESCRIBE)),
     Route(apis.OFFSET_DELETE, "offset_delete", all_of(on_group(Operation.DELETE), on_topics(READ))),
     Route(apis.DESCRIBE_CLIENT_QUOTAS, "describe_client_quotas", on_cluster(Operation.DESCRIBE_CONFIGS)),
-    Route(apis.ALTER_CLIENT_QUOTAS, "alter_client_quotas", on_cluster(Operation.ALTER_CONFIGS)),
+    Route(apis.ALTER_CLIENT_QUOTAS, "alter_client_quotas", on_cluster(Operation.ALTER_CONFIGS), is_at_controller=True),
+    Route(apis.DESCRIBE_QUORUM, "describe_quorum", on_cluster(DESCRIBE), is_at_controller=True),
     Route(apis.DESCRIBE_CLUSTER, "describe_cluster", nothing),  # clients find the brokers with it
     Route(apis.DESCRIBE_PRODUCERS, "describe_producers", on_topics(READ)),
+    Route(apis.UNREGISTER_BROKER, "unregister_broker", on_cluster(Operation.ALTER), is_at_controller=True),
     Route(apis.DESCRIBE_TRANSACTIONS, "describe_transactions", on_transactional_id(DESCRIBE, "transactional_ids")),
     Route(apis.LIST_TRANSACTIONS, "list_transactions", nothing),  # it lists those that one may describe
     Route(apis.CONSUMER_GROUP_HEARTBEAT, "consumer_group_heartbeat", on_group(READ)),
     Route(apis.CONSUMER_GROUP_DESCRIBE, "consumer_group_describe", on_group(DESCRIBE, "group_ids")),
     Route(apis.LIST_CONFIG_RESOURCES, "list_config_resources", on_cluster(Operation.DESCRIBE_CONFIGS)),
     Route(apis.DESCRIBE_TOPIC_PARTITIONS, "describe_topic_partitions", on_topics(DESCRIBE)),
+    Route(apis.CLUSTER_FEED, "cluster_feed", on_cluster(Operation.CLUSTER_ACTION)),
+    Route(apis.FORWARD, "forward", on_cluster(Operation.CLUSTER_ACTION)),
+    Route(apis.LEAVE_CLUSTER, "leave_cluster", on_cluster(Operation.CLUSTER_ACTION), is_at_controller=True),
+    Route(apis.EXPAND_IN_ORDER, "expand_in_order", on_topics(Operation.ALTER), is_at_controller=True),
+    Route(apis.REPORT_GROWTH, "report_growth", on_cluster(Operation.CLUSTER_ACTION), is_at_controller=True),
+    Route(apis.FAIL_REPLICAS, "fail_replicas", on_cluster(Operation.CLUSTER_ACTION), is_at_controller=True),
+    Route(apis.ALTER_PARTITION, "alter_partition", on_cluster(Operation.CLUSTER_ACTION), is_at_controller=True),
 )
 
 BY_KEY = {route.api.key: route for route in ROUTES}
 
 
 def served_apis() -> list[Api]:
-    return [route.api for route in ROUTES]
+    """What clients are told of."""
+    return [route.api for route in ROUTES if route.api not in PRIVATE]

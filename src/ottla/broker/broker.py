@@ -3,55 +3,82 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.broker.access import AllowEverything, Authorizer
-from ottla.broker.address_limits import parse_address_limits
-from ottla.broker.admission import Admission
-from ottla.broker.background import Background
-from ottla.broker.catalog import Catalog
-from ottla.broker.config_layers import BrokerSettings
-from ottla.broker.config_quotas import StoredQuotas
-from ottla.broker.connection import Limits
+from ottla.broker.access.authorizer import AllowEverything, Authorizer
+from ottla.broker.config.layers import BrokerSettings
+from ottla.broker.controller.applier import Applier
+from ottla.broker.controller.balance import BalanceSettings
+from ottla.broker.controller.controller import Controller, NotController
+from ottla.broker.controller.forwarding import ask
+from ottla.broker.controller.membership import Identity, Membership
+from ottla.broker.controller.registration import endpoint_in
+from ottla.broker.controller.topics import TopicRequests
 from ottla.broker.dispatch import Dispatch
-from ottla.broker.durability import Durability
 from ottla.broker.events import Events
+from ottla.broker.failed_disks import FailedDisks
 from ottla.broker.fetch_sessions import FetchSessions
-from ottla.broker.listeners import Endpoint, advertised_endpoint, read_advertised, read_listeners
-from ottla.broker.loop import Loop
-from ottla.broker.metrics import CONTENT_TYPE, Metrics, exposition_steps
-from ottla.broker.quotas import Quotas
-from ottla.broker.server import Handle, Server
-from ottla.broker.slices import Slices
-from ottla.broker.system import SocketBuffers
+from ottla.broker.growing import Growing
+from ottla.broker.loop.background import Background
+from ottla.broker.loop.loop import Loop
+from ottla.broker.loop.slices import Slices
+from ottla.broker.metrics import Metrics
+from ottla.broker.network.frontend import Frontend
+from ottla.broker.network.listeners import Endpoint
+from ottla.broker.network.peers import Peers
+from ottla.broker.pages import Pages
+from ottla.broker.quotas.quotas import Quotas
+from ottla.broker.replica_moves import ReplicaMoves
+from ottla.broker.replication.replication import Replication
+from ottla.broker.replication.serving import ReplicaSessions
+from ottla.broker.roles import Roles
+from ottla.broker.rounds import Rounds
 from ottla.broker.topics import Topics
+from ottla.controller.cluster import Cluster
 from ottla.controller.layout import BrokerNode
+from ottla.controller.leaders import Settings as ElectionSettings
 from ottla.controller.local_store import LocalStore
+from ottla.controller.reserve import SUFFIX as RESERVE_SUFFIX
+from ottla.controller.reserve import Reserve
+from ottla.controller.sqlite_nodes import SqliteNodes
+from ottla.controller.store import Store
 from ottla.controller.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.log.files import Files
-from ottla.log.housekeeping import Housekeeping
-from ottla.log.manager import LogManager
+from ottla.log.folders import LogFolders
+from ottla.log.housekeeping import FoldersHousekeeping, Housekeeping
 from ottla.wire.header import RequestHeader
+from ottla.wire.messages.leave_cluster import LeaveClusterRequest
 
 if TYPE_CHECKING:
+    from ottla.broker.config.groups import GroupConfigs
+    from ottla.broker.coordinators.groups import Groups
+    from ottla.broker.coordinators.lags import Lags
+    from ottla.broker.coordinators.transactions import Transactions
     from ottla.broker.dispatch import Context
-    from ottla.broker.group_configs import GroupConfigs
-    from ottla.broker.groups import Groups
-    from ottla.broker.http import HttpServer, PageSteps
-    from ottla.broker.lags import Lags
-    from ottla.broker.transactions import Transactions
+    from ottla.log.manager import LogManager
+    from ottla.replica.partition import Partition
 
 events = Events("ottla.broker")
 
 STORE = "cluster.sqlite"
+FEW_SEGMENTS = 500  # that are not on the disk
+HAND_OVER_SECONDS = 5.0  # for which a broker that stops waits until others lead
+
+
+class ReachableBroker(NamedTuple):
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+    is_fenced: bool = False  # it is known, and not there
 
 
 class Broker:
     """Everything that belongs to one broker and its one thread."""
 
-    stored_quotas: StoredQuotas
-    _housekeeping: Housekeeping
+    membership: Membership  # this broker in its cluster
+    _housekeeping: FoldersHousekeeping
 
     def __init__(
         self,
@@ -63,23 +90,39 @@ class Broker:
         syncs: bool = False,
         survives_power_loss: bool = True,
         authorizer: Authorizer | None = None,
+        open_store: Callable[[Loop], Store] | None = None,
+        boot_id: str | None = None,
+        more_folders: Sequence[str] = (),
     ) -> None:
         """`syncs`: acknowledge only what is on the disk. `survives_power_loss`: the store of topics does.
 
-        Without an authorizer everybody may do everything.
+        Without an authorizer everybody may do everything. `open_store`: in place of the file in the data folder.
+        `boot_id`: what tells this run of the machine from others; without it, what the kernel says. `more_folders`:
+        partitions lie there, too.
         """
         self.loop = loop
+        self.clock_ms = loop.system.clock_ms
         self.authorizer: Authorizer = authorizer or AllowEverything()
         self.settings = settings or BrokerSettings()
         config = self.settings.config
         self.node_id = config.node_id
-        self.durability = Durability(loop, waits_for_all=syncs)
-        self._survives_power_loss = survives_power_loss
-        self.topics = Topics()
-        self.logs = LogManager(files, folder)
+        self.roles = Roles()
+        self.peers = Peers(loop, f"broker-{self.node_id}", self._endpoint_of)
+        self.replication = Replication(loop, self.settings, self.node_id, self.peers, lambda: self.membership)
+        self.roles.watch(self.replication.role_changed)
+        self.rounds = Rounds(loop, waits_for_disk=syncs, roles=self.roles, propose=self.replication.propose)
+        self.roles.watch(self._role_changed)
+        self._open_store = open_store or functools.partial(_store_in, folder, survives_power_loss)
+        self.topics = Topics(self.rounds)
+        self.failed_disks = FailedDisks(self)
+        self.logs = LogFolders(files, [folder, *more_folders], self.failed_disks.failed)
+        self.halted: str | None = None  # why the broker cannot go on
+        self.replica_moves = ReplicaMoves(self)
+        self.logs.managers[0].make_room = Reserve(f"{folder}/{STORE}{RESERVE_SUFFIX}").release
         self.fetch_sessions = FetchSessions(
             config.max_incremental_fetch_session_cache_slots, is_known=self.topics.is_known
         )
+        self.replica_sessions = ReplicaSessions(self)
         self.quotas = Quotas(
             config.quota_window_num,
             config.quota_window_size_seconds * 1000,
@@ -90,52 +133,144 @@ class Broker:
         self.produce_slices = Slices(loop, takes_turns=False)  # likewise, where each holds much memory
         # What coordinators load, and what concerns many of their groups. One after the other: the first are soon ready.
         self.coordinator_slices = Slices(loop, takes_turns=False)
-        self.page_slices = Slices(loop)  # what /metrics and /health tell
+        self._change_slices = Slices(loop, takes_turns=False)  # what the cluster has decided, one after the other
+        self.pages = Pages(self)
         self.make_dispatch: Callable[[Broker], Dispatch] = Dispatch
-        self._catalog: Catalog | None = None
-        self._admission = Admission(quotas=self.quotas)
-        self._limit_connections()
-        self.servers: list[Server] = []
-        self.endpoints: dict[str, Endpoint] = {}  # where clients are told to connect, by the listener they use
+        self.topic_requests = TopicRequests(lambda: self.controller, self.settings)
+        self._is_member = False  # there is a membership
+        self._boot_id = boot_id
+        self.frontend = Frontend(loop, self.settings, self.quotas)
+        self.growing = Growing(self)
         self._is_open = False
         self._background: Background | None = None
-        self._pages: HttpServer | None = None
         self._groups: Groups | None = None
         self._transactions: Transactions | None = None
 
     def open(self) -> None:
         """Open the data: from here on everything works but what needs the network."""
+        self._join()
+        self.loop.run_until(lambda: self.has_joined)
+        self._open_coordinators()
+
+    def _join(self) -> None:
         self.logs.take_folder()
-        store = LocalStore(f"{self.logs.folder}/{STORE}", survives_power_loss=self._survives_power_loss)
-        self._catalog = Catalog(store, self.logs, self.topics, self.settings, self.node_id, self.clock_ms)
-        self._catalog.open()
-        self.stored_quotas = StoredQuotas(store, self.quotas)
+        self.membership = self._make_membership()
+        self._is_member = True
+        self.membership.start()
+
+    @property
+    def has_joined(self) -> bool:
+        """Whether this broker is one of the cluster, or knows that it cannot be."""
+        return self.membership.is_up or self.membership.failure is not None
+
+    def _open_coordinators(self) -> None:
+        if self.membership.failure is not None:
+            raise self.membership.failure
+        self.logs.note_boot(self._boot_id)  # not before the cluster knows of it
         if OFFSETS_TOPIC in self.topics.by_name:
             self.groups.start()
         if TRANSACTIONS_TOPIC in self.topics.by_name:
             self.transactions.start()
         self._is_open = True
 
+    def _make_membership(self) -> Membership:
+        applier = Applier(
+            self._change_slices,
+            self.logs,
+            self.topics,
+            self.settings,
+            self.quotas,
+            self.node_id,
+            self.clock_ms,
+            self.steady_ms,
+            self._brokers_changed,
+        )
+        return Membership(
+            self.loop,
+            self._open_store(self.loop),
+            applier,
+            Identity(self.node_id, self._node, self._inter_broker_listener, self.logs.may_lack_data(self._boot_id)),
+            first_broker_config=self._first_broker_config,
+            settings=self._election_settings,
+            balance_settings=self._balance_settings,
+            session_seconds=self.settings.config.broker_session_timeout_ms / 1000,
+            ask=functools.partial(ask, self),
+        )
+
+    def _brokers_changed(self) -> None:
+        self.peers.brokers_changed()
+        if self._is_open:
+            self.failed_disks.look()
+
+    def halt(self, reason: str) -> None:
+        """End as soon as whoever runs the loop can: nothing can be kept any more, and nothing is handed over."""
+        if self.halted is None:
+            events.warning("the broker stops", reason=reason)
+            self.halted = reason
+            self.loop.stop()
+
+    def _node(self) -> BrokerNode:
+        """What others are told of this broker."""
+        return BrokerNode(dict(self.frontend.endpoints), self.settings.config.broker_rack, self.clock_ms())
+
+    @property
+    def _inter_broker_listener(self) -> str | None:
+        return self.settings.config.inter_broker_listener_name
+
+    def _election_settings(self) -> ElectionSettings:
+        defaults = self.settings.topic_defaults.topic({})
+        return ElectionSettings(defaults.min_insync_replicas, defaults.unclean_leader_election_enable)
+
+    def _balance_settings(self) -> BalanceSettings:
+        config = self.settings.config
+        return BalanceSettings(config.auto_leader_rebalance_enable, config.leader_imbalance_check_interval_seconds)
+
+    def _role_changed(self, partition: Partition) -> None:
+        """Coordinators follow the leaders of their partitions; at the start they are loaded when all is open."""
+        if self._is_open and partition.topic == OFFSETS_TOPIC:
+            self.groups.role_changed(partition)
+        elif self._is_open and partition.topic == TRANSACTIONS_TOPIC:
+            self.transactions.role_changed(partition)
+
+    def _first_broker_config(self) -> dict[str, str]:
+        return {"min.insync.replicas": str(self.settings.topic_defaults.topic({}).min_insync_replicas)}
+
     def start(self) -> None:
         """Open the data, then listen where the settings say; ConfigError if that cannot be."""
-        config = self.settings.config
-        listeners = read_listeners(config.listeners, config.listener_security_protocol_map)
-        advertised = read_advertised(config.advertised_listeners, listeners)
+        self.begin()
+        self.loop.run_until(lambda: self.has_joined)
+        self.serve()
+
+    def begin(self) -> None:
+        """The first half of `start`: when `has_joined`, `serve` is the second."""
+        self.frontend.read_settings()
         for name, reason in self.settings.idle():
             events.warning("a setting changes nothing", setting=name, reason=reason)
-        self.open()
-        handle = self.make_dispatch(self).handle
-        for name, endpoint in listeners.items():
-            server = self._listen(name, endpoint, handle)
-            listened = Endpoint(endpoint.host, server.port)
-            self.endpoints[name] = advertised_endpoint(listened, advertised.get(name))
-        self.catalog.register(BrokerNode(dict(self.endpoints), config.broker_rack, self.clock_ms()))
-        self._housekeeping = Housekeeping(
-            self.logs,
+        self.logs.take_folder()
+        self.frontend.bind(self.make_dispatch(self).handle)
+        self._join()
+
+    def serve(self) -> None:
+        """The second half of `start`."""
+        self._open_coordinators()
+        self.frontend.begin()
+        self._housekeeping = FoldersHousekeeping([self._keep_house(manager) for manager in self.logs.managers])
+        self._background = Background(self.loop, self._housekeeping)
+        self.settings.changed = self._settings_changed
+        self.failed_disks.look()
+        self.replica_moves.resume()
+
+    def _keep_house(self, manager: LogManager) -> Housekeeping:
+        config = self.settings.config
+        return Housekeeping(
+            manager,
             self.clock_ms,
+            steady_ms=self.steady_ms,
             retention_interval_ms=config.log_retention_check_interval_ms,
             compaction_interval_ms=config.log_cleaner_backoff_ms,
             checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
+            high_watermark_interval_ms=config.replica_high_watermark_checkpoint_interval_ms,
+            has_followers=lambda: self.replication.has_replicas,
             producer_interval_ms=config.producer_id_expiration_check_interval_ms,
             producer_expiration_ms=config.producer_id_expiration_ms,
             compacts=config.log_cleaner_enable,
@@ -144,69 +279,35 @@ class Broker:
                 "a log is not compacted any more", partition="-".join(map(str, partition)), reason=reason
             ),
         )
-        self._background = Background(self.loop, self._housekeeping)
-        self.settings.changed = self._settings_changed
 
     def _settings_changed(self) -> None:
         """Tell those who were told once; who asks each time has nothing to learn."""
         config = self.settings.config
-        self._limit_connections()
-        self._housekeeping.compaction_interval_ms = config.log_cleaner_backoff_ms
-        self._housekeeping.map_bytes = config.log_cleaner_dedupe_buffer_size
-        self._housekeeping.producer_expiration_ms = config.producer_id_expiration_ms
-
-    def _limit_connections(self) -> None:
-        config, admission = self.settings.config, self._admission
-        admission.max_connections = config.max_connections
-        admission.max_connections_per_ip = config.max_connections_per_ip
-        admission.max_creation_rate = config.max_connection_creation_rate
-        overrides = config.max_connections_per_ip_overrides
-        admission.limits_by_address = parse_address_limits("max.connections.per.ip.overrides", overrides)
-
-    def _listen(self, listener: str, endpoint: Endpoint, handle: Handle) -> Server:
-        config = self.settings.config
-        server = Server(
-            self.loop,
-            endpoint.host,
-            endpoint.port,
-            handle,
-            listener=listener,
-            limits=Limits(max_frame_bytes=config.socket_request_max_bytes),
-            admission=self._admission,
-            max_idle_seconds=config.connections_max_idle_ms / 1000,
-            backlog=config.socket_listen_backlog_size,
-            buffers=SocketBuffers(config.socket_send_buffer_bytes, config.socket_receive_buffer_bytes),
-        )
-        self.servers.append(server)
-        return server
+        self.frontend.limit_connections()
+        for part in self._housekeeping.parts:
+            part.compaction_interval_ms = config.log_cleaner_backoff_ms
+            part.map_bytes = config.log_cleaner_dedupe_buffer_size
+            part.producer_expiration_ms = config.producer_id_expiration_ms
 
     @property
     def address(self) -> Endpoint:
         """Where clients of the first listener are told to connect."""
-        return next(iter(self.endpoints.values()))
+        return self.frontend.address
 
-    def endpoint_for(self, context: Context) -> Endpoint:
-        """Where the client that asks is told to connect."""
-        return self.endpoints[context.listener]
+    def _endpoint_of(self, node_id: int) -> Endpoint | None:
+        """Where another broker can be reached, as far as this one knows."""
+        broker = self.cluster.brokers.get(node_id)
+        return None if broker is None or not broker.is_alive else endpoint_in(broker.node, self._inter_broker_listener)
 
-    def serve_pages(self, host: str, port: int) -> int:
-        """Serve /metrics and /health too, on a port of their own; which one it is."""
-        from ottla.broker.http import HttpServer
-
-        pages = {"/metrics": self._metrics_page, "/health": self._health_page}
-        self._pages = HttpServer(self.page_slices, host, port, pages)
-        return self._pages.port
-
-    def _metrics_page(self) -> PageSteps:
-        text = yield from exposition_steps(self)
-        return 200, CONTENT_TYPE, text
-
-    def _health_page(self) -> PageSteps:
-        yield None
-        failed = [f"{topic}-{index}" for (topic, index), log in self.logs.logs.items() if log.failure is not None]
-        if failed:
-            return 503, "text/plain", f"the disk failed for {', '.join(failed)}\n".encode()
-        return 200, "text/plain", b"ok\n"
+    def brokers_for(self, listener: str, *, also_fenced: bool = False) -> list[ReachableBroker]:
+        """The brokers that are there, as clients of a listener reach them; `also_fenced`: and those that are not."""
+        found = []
+        for node_id, broker in sorted(self.cluster.brokers.items()):
+            endpoints = self.frontend.endpoints if node_id == self.node_id else broker.node.endpoints
+            endpoint = endpoints.get(listener) if broker.is_alive or also_fenced else None
+            if endpoint is not None:
+                found.append(ReachableBroker(node_id, *endpoint, broker.node.rack, not broker.is_alive))
+        return found
 
     def stop(self) -> None:
         """Let go of the clients, then close the data in good order.
@@ -214,39 +315,84 @@ class Broker:
         After a start that failed, only what was opened as a whole is closed as if it were sound. The rest stays as it
         was found, and so does the data of another broker that has the folder.
         """
+        ended: list[None] = []
+        self.hand_over(lambda: ended.append(None))
+        self.loop.run_until(lambda: bool(ended))
+        self.close()
+
+    def close(self) -> None:
+        """The second half of `stop`, when `hand_over` has come to its end."""
         self._stop_serving()
+        if self._is_open:
+            self.loop.run_until(lambda: self.membership.is_idle)  # what is in the store becomes true
+        self._close_store()
         self.loop.finish_jobs()  # a flush under way would write to the same files
         if self._is_open:
             self._is_open = False
+            segments = sum(log.flusher.unflushed_segments for log in self.logs.logs.values())
+            if segments > FEW_SEGMENTS:  # which takes a moment
+                events.info("the broker stops, and brings its logs to the disk", segments=segments)
             self.logs.close(self.clock_ms())
         else:
             self.logs.abandon()
 
+    def hand_over(self, done: Callable[[], None]) -> None:
+        """Have others lead what this broker leads, and go on serving meanwhile; but not for long."""
+        is_asked = self._is_open and self.settings.config.controlled_shutdown_enable
+        if not is_asked or self.cluster.live in ([], [self.node_id]):
+            done()
+            return
+
+        def answered(_answer: object) -> None:
+            if timer.callback is not None:
+                timer.cancel()
+                done()
+
+        timer = self.loop.call_later(HAND_OVER_SECONDS, done)
+        request = LeaveClusterRequest(broker_id=self.node_id, broker_epoch=self.membership.broker_epoch)
+        self.membership.ask_controller(request, 0, answered)
+
     def abandon(self) -> None:
         """End as a crash would: nothing more is written."""
         self._stop_serving()
+        if self._is_member:
+            self.membership.store.abandon()
         self.logs.abandon()
 
     def _stop_serving(self) -> None:
+        self.failed_disks.stop()
+        self.replica_moves.stop()
+        self.growing.stop()
         if self._background is not None:
             self._background.stop()
-        if self._pages is not None:
-            self._pages.close()
-        self.page_slices.cancel_all()
+        self.pages.close()
         if self._transactions is not None:
             self._transactions.stop()
         if self._groups is not None:
             self._groups.stop()
-        for server in self.servers:
-            server.close()
-        if self._catalog is not None:
-            self._catalog.close()
+        self.replication.stop()
+        self.rounds.stop()
+        self.peers.close()
+        self.frontend.close()
+        if self._is_member:
+            self.membership.stop()
+
+    def _close_store(self) -> None:
+        if self._is_member:
+            self.membership.store.close()
+
+    def crash(self) -> None:
+        """End as a process that is killed: what is under way stays as it is, nobody is told anything."""
+        if self._is_member:
+            self.membership.stop()
+            self.membership.store.abandon()
+        self.logs.abandon()
 
     @property
     def groups(self) -> Groups:
         """The coordinator of groups; there is none before somebody asks."""
         if self._groups is None:
-            from ottla.broker.groups import Groups
+            from ottla.broker.coordinators.groups import Groups
 
             self._groups = Groups(self)
         return self._groups
@@ -258,13 +404,13 @@ class Broker:
 
     @functools.cached_property
     def group_configs(self) -> GroupConfigs:
-        from ottla.broker.group_configs import GroupConfigs
+        from ottla.broker.config.groups import GroupConfigs
 
-        return GroupConfigs(self.catalog.store, self.settings)
+        return GroupConfigs(lambda: self.cluster, self.settings)
 
     @functools.cached_property
     def lags(self) -> Lags:
-        from ottla.broker.lags import Lags
+        from ottla.broker.coordinators.lags import Lags
 
         return Lags(self)
 
@@ -272,29 +418,37 @@ class Broker:
     def transactions(self) -> Transactions:
         """The coordinator of transactions, likewise."""
         if self._transactions is None:
-            from ottla.broker.transactions import Transactions
+            from ottla.broker.coordinators.transactions import Transactions
 
             self._transactions = Transactions(self)
         return self._transactions
 
     @property
-    def catalog(self) -> Catalog:
-        """What brings topics about, once the data is open."""
-        assert self._catalog is not None
-        return self._catalog
+    def controller(self) -> Controller:
+        """Who decides for the cluster; NotController where that is another broker."""
+        controller = self.membership.controller
+        if controller is None:
+            raise NotController
+        return controller
+
+    @property
+    def cluster(self) -> Cluster:
+        """As this broker knows it."""
+        return self.membership.cluster
 
     @property
     def cluster_id(self) -> str:
-        return self.catalog.cluster_id
+        return self.cluster.cluster_id
 
-    def clock_ms(self) -> int:
-        return self.loop.system.clock_ms()
+    def steady_ms(self) -> int:
+        """Milliseconds that pass as they should, for what takes its time: the clock may be set back."""
+        return self.loop.steady_ms()
 
     def throttle(self, kind: str, context: Context, amount: float) -> int:
         """Count what a client used, and hold it back if that was too much; for how many milliseconds."""
         if not self.quotas.are_set:
             return 0
-        return self.hold_back(kind, context, self.quotas.charge(kind, context.client_id, amount, self.clock_ms()))
+        return self.hold_back(kind, context, self.quotas.charge(kind, context.client_id, amount, self.steady_ms()))
 
     def hold_back(self, kind: str, context: Context, throttle_ms: int) -> int:
         """Read nothing from a client for so long, because of its quota."""
@@ -307,3 +461,10 @@ class Broker:
         """A handler failed in a way nobody thought of: say all that is known, once."""
         self.metrics.failures += 1
         events.failure("a request failed", api=header.api.name, version=header.version, client_id=header.client_id)
+
+
+def _store_in(folder: str, survives_power_loss: bool, loop: Loop) -> Store:
+    path = f"{folder}/{STORE}"
+    return LocalStore(
+        lambda: SqliteNodes(path, survives_power_loss=survives_power_loss), loop.make_worker("ottla-store")
+    )

@@ -15,11 +15,13 @@ from collections.abc import Callable
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from ottla.broker.access import NotAuthorized, Principal, check
+from ottla.broker.access.authorizer import NotAuthorized, Principal, check
+from ottla.broker.access.permissions import Permissions
 from ottla.broker.api_table import BY_KEY, Route
-from ottla.broker.permissions import Permissions
-from ottla.broker.quotas import REQUEST_PERCENTAGE
-from ottla.broker.slices import Slices, Steps
+from ottla.broker.controller.forwarding import at_controller
+from ottla.broker.loop.slices import Slices, Steps
+from ottla.broker.network.connection import Slot
+from ottla.broker.quotas.quotas import REQUEST_PERCENTAGE
 from ottla.wire import apis
 from ottla.wire.frames import (
     decode_request_body,
@@ -34,12 +36,16 @@ from ottla.wire.schema import Request, Response
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-    from ottla.broker.connection import Connection, Slot
-    from ottla.broker.produce_runs import ProduceRuns
+    from ottla.broker.network.connection import Connection
+    from ottla.broker.repeats import Repeats
+    from ottla.wire.messages.produce import ProduceRequest, ProduceResponse
+    from ottla.wire.templates import ProduceTemplates, Template
 
+PRODUCE_KEY = apis.PRODUCE.key
 
-MOST_FRAME_BYTES = 32 << 20  # of a request without records
+MOST_FRAME_BYTES = 16 << 20  # of a request without records
 STEPS_FROM_BYTES = 1 << 14  # larger ones are read in steps
+COPIED_AT_ONCE_BYTES = 1 << 20
 AT_ONCE_SECONDS = 0.002  # what takes no longer is not cut in slices
 
 
@@ -47,30 +53,35 @@ class Handler(Protocol):
     def __call__(self, broker: Broker, request: Any, context: Context, /) -> Response | Steps | None: ...
 
 
-class Context:
+class Context(Slot):
     """One request under way: who asked, how, and the place of the answer."""
 
     __slots__ = (
-        "_slot",
-        "connection",
         "header",
         "own_memory",
         "size_bytes",
         "slices",
         "spent_seconds",
+        "template",
         "writes_in_steps",
     )
 
     def __init__(
-        self, connection: Connection, slot: Slot, header: RequestHeader, size_bytes: int, slices: Slices
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        size_bytes: int,
+        slices: Slices,
+        template: Template | None = None,
     ) -> None:
         self.connection = connection
+        self.parts = None
+        self.template = template  # of the request
         self.header = header
         self.size_bytes = size_bytes
         self.spent_seconds = 0.0  # in its steps
         self.writes_in_steps = False  # for the answer may be a large one
         self.own_memory: Callable[[], None] | None = None  # called before a handler's steps outlive the frame
-        self._slot = slot
         self.slices = slices  # where its steps run
 
     @property
@@ -80,6 +91,11 @@ class Context:
     @property
     def client_id(self) -> str:
         return self.header.client_id or ""
+
+    @property
+    def origin(self) -> int | None:
+        """The broker that the request came to, if it is not this one."""
+        return None
 
     @property
     def listener(self) -> str:
@@ -99,6 +115,12 @@ class Context:
 
     def reply(self, response: Response) -> None:
         header = self.header
+        if self.template is not None:
+            parts = self.template.write(header.correlation_id, cast("ProduceResponse", response))
+            if parts is not None:
+                self.parts = parts
+                self.connection.answered()
+                return
         if self.writes_in_steps:
             steps = encode_response_in_steps(header.correlation_id, response, header.version)
             run_steps(self.slices, steps, self._written)
@@ -108,21 +130,21 @@ class Context:
         except Exception:
             self.connection.close("the broker failed")  # whoever gives the answer may be busy with that of another
             raise
-        self._slot.answer(parts)
+        self.answer(parts)
 
     def _written(self, parts: Any, failure: Exception | None) -> None:
         if failure is not None:
             self.connection.close("the broker failed")
             raise failure
-        self._slot.answer(parts)
+        self.answer(parts)
 
     def reply_in_version(self, response: Response, version: int) -> None:
         """For ApiVersions, whose asker may not know yet which versions there are."""
-        self._slot.answer(encode_response(self.header.correlation_id, response, version))
+        self.answer(encode_response(self.header.correlation_id, response, version))
 
     def no_reply(self) -> None:
         """The client does not wait for an answer."""
-        self._slot.answer([])
+        self.answer([])
 
     def close(self, reason: str) -> None:
         """Refuse in the one way that is left where no answer is expected."""
@@ -138,9 +160,14 @@ class MeasuredContext(Context):
     __slots__ = ("_response", "_throttle_ms")
 
     def __init__(
-        self, connection: Connection, slot: Slot, header: RequestHeader, size_bytes: int, slices: Slices
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        size_bytes: int,
+        slices: Slices,
+        template: Template | None = None,
     ) -> None:
-        super().__init__(connection, slot, header, size_bytes, slices)
+        super().__init__(connection, header, size_bytes, slices, template)
         self._response: Response | None = None
         self._throttle_ms: int | None = None
 
@@ -162,52 +189,81 @@ class Dispatch:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._routes: dict[tuple[int, int], tuple[Handler, Route]] = {}  # by API and version: those asked for so far
-        self._runs: ProduceRuns | None = None  # from the first Produce request on
+        self._templates: ProduceTemplates | None = None  # from the first Produce request on
+        self._repeats: Repeats
 
     def handle(self, connection: Connection, frame: memoryview) -> None:
         """Called by a connection for each frame."""
-        runs = self._runs
-        if runs is not None:
-            if runs.take(connection, frame):
-                return
-            runs.end()
-        try:
-            header = read_request_header(frame)
-            handler, route = self._routes.get((header.api.key, header.version)) or self._first_of_its_kind(header)
-            is_large = len(frame) > STEPS_FROM_BYTES and header.api is not apis.PRODUCE
-            if is_large:
-                _check_size(header, len(frame))
-            request = None if is_large else self._decode(header, frame)
-        except ProtocolError as error:
-            connection.refuse(str(error))
-            return
         broker = self._broker
-        make_context = MeasuredContext if broker.quotas.are_set else Context
-        context = make_context(connection, connection.expect_answer(), header, len(frame), broker.request_slices)
-        broker.metrics.requests[header.api.name] += 1
-        broker.metrics.received_bytes += len(frame)
-        try:
-            if is_large:
-                answer_in_steps(broker, context, self._large(handler, route, frame, context))
+        size_bytes = len(frame)
+        template = None
+        is_large = False
+        request: Request | None
+        matched = None if self._templates is None else self._templates.match(frame)
+        if matched is not None:
+            template, correlation_id, records = matched
+            if self._repeats.take(connection, template, correlation_id, records, size_bytes):
                 return
+            header, request = template.read(correlation_id, records)
+            handler, route = self._routes[PRODUCE_KEY, header.version]
+        else:
+            try:
+                header = read_request_header(frame)
+                handler, route = self._routes.get((header.api.key, header.version)) or self._first_of_its_kind(header)
+                is_large = size_bytes > STEPS_FROM_BYTES and header.api is not apis.PRODUCE
+                if is_large:
+                    _check_size(header, size_bytes)
+                request = None if is_large else self._decode(header, frame)
+            except ProtocolError as error:
+                connection.refuse(str(error))
+                return
+            if header.api is apis.PRODUCE:
+                self._learn(header, cast("ProduceRequest", request))
+            elif broker.rounds.touched:
+                broker.rounds.write()
+        make_context = MeasuredContext if broker.quotas.are_set else Context
+        context = make_context(connection, header, size_bytes, broker.request_slices, template)
+        connection.expect_answer(context)
+        metrics = broker.metrics
+        metrics.requests[header.api.name] += 1
+        metrics.received_bytes += size_bytes
+        if is_large:
+            answer_in_steps(broker, context, self._large(handler, route, frame, context))
+        else:
+            self._serve(handler, route, request, context)
+
+    def _serve(self, handler: Handler, route: Route, request: Request | None, context: Context) -> None:
+        broker = self._broker
+        try:
             context.authorize(broker, route.permissions, request)
-            started = broker.loop.now() if isinstance(context, MeasuredContext) else 0.0
-            answered = handler(broker, request, context)
+            if isinstance(context, MeasuredContext):
+                started = broker.loop.now()
+                answered = handler(broker, request, context)
+                if not isinstance(answered, GeneratorType):
+                    _charge(broker, context, broker.loop.now() - started)
+            else:
+                answered = handler(broker, request, context)
+            if answered is None:
+                return
             if isinstance(answered, GeneratorType):
                 answer_in_steps(broker, context, answered)
-                return
-            if isinstance(context, MeasuredContext):
-                _charge(broker, context, broker.loop.now() - started)
-            if answered is not None:
-                response = cast("Response", answered)
-                context.reply(response)
-                if header.api is apis.PRODUCE and broker.authorizer.allows_everything:
-                    self._learn(header, request, response)  # for all clients alike
+            else:
+                context.reply(cast("Response", answered))
         except NotAuthorized as refusal:
-            connection.refuse(str(refusal))
+            context.connection.refuse(str(refusal))
         except Exception:
-            broker.report_bug(header)
-            connection.close("the broker failed")
+            broker.report_bug(context.header)
+            context.connection.close("the broker failed")
+
+    def _learn(self, header: RequestHeader, request: ProduceRequest) -> None:
+        """Requests like this one may come again. The first one only brings the code for that."""
+        if self._templates is not None:
+            self._templates.learn(header, request)
+            return
+        from ottla.broker.repeats import Repeats
+        from ottla.wire.templates import ProduceTemplates
+
+        self._templates, self._repeats = ProduceTemplates(), Repeats(self._broker)
 
     @staticmethod
     def _decode(header: RequestHeader, frame: memoryview) -> Request:
@@ -218,25 +274,13 @@ class Dispatch:
     def _large(self, handler: Handler, route: Route, frame: memoryview, context: Context) -> Steps:
         """Read and handle a request of many elements."""
         request = yield from decode_request_body_in_steps(context.header, frame)
+        if context.size_bytes > COPIED_AT_ONCE_BYTES:
+            yield None  # long texts were copied, and may be copied again
         context.authorize(self._broker, route.permissions, request)
         answered = handler(self._broker, request, context)
         if isinstance(answered, GeneratorType):
             answered = yield from answered
         return answered
-
-    def forget_short_ways(self) -> None:
-        """End what is under way on them, and let the next requests go the long way."""
-        if self._runs is not None:
-            self._runs.end()
-            self._runs = None
-
-    def _learn(self, header: RequestHeader, request: Any, response: Any) -> None:
-        """The next request like this one may go a shorter way."""
-        if self._runs is None:
-            from ottla.broker.produce_runs import ProduceRuns
-
-            self._runs = ProduceRuns(self._broker)
-        self._runs.learn(header, request, response)
 
     def _first_of_its_kind(self, header: RequestHeader) -> tuple[Handler, Route]:
         """Find the handler of a version that was not asked for before, and remember it if it is served."""
@@ -244,7 +288,8 @@ class Dispatch:
         route = BY_KEY.get(api.key)
         if route is None:
             raise ProtocolError(f"{api.name} is not served")
-        found = route.load(), route
+        handler = route.load()
+        found = (at_controller(handler) if route.is_at_controller else handler), route
         if api.serves(header.version):
             self._routes[api.key, header.version] = found
         elif api is not apis.API_VERSIONS:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import itertools
 import random
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import NamedTuple
 
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.fetch import FetchPartition, FetchRequest
+from ottla.wire.messages.fetch import FetchableTopicResponse, FetchPartition, FetchRequest
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -23,6 +23,20 @@ MOST_UNKNOWN = 1000  # partitions that are not there, in one session
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 
 Key = tuple[str | bytes, int]  # a topic's name or id, and the partition
+
+
+def answered_topic(
+    topics: MutableMapping[str | bytes, FetchableTopicResponse], name_or_id: str | bytes
+) -> FetchableTopicResponse:
+    """The part of an answer that has the partitions of a topic, begun if there is none yet."""
+    topic = topics.get(name_or_id)
+    if topic is None:
+        topic = topics[name_or_id] = FetchableTopicResponse(partitions=[])
+        if isinstance(name_or_id, str):
+            topic.topic = name_or_id
+        else:
+            topic.topic_id = name_or_id
+    return topic
 
 
 class Wanted:

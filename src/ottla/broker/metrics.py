@@ -6,10 +6,10 @@ Counting costs an addition; everything that can be looked up is looked up when s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ottla.broker.slices import Job, finished
+from ottla.broker.loop.slices import Steps, finished
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -36,7 +36,7 @@ def exposition(broker: Broker) -> str:
     return text.decode()
 
 
-def exposition_steps(broker: Broker) -> Generator[Job | None, None, bytes]:
+def exposition_steps(broker: Broker) -> Steps:
     """The same as it is served, in steps: there may be hundreds of thousands of lines."""
     if broker.has_groups:
         yield from broker.lags.refresh()
@@ -66,7 +66,7 @@ def _lines(broker: Broker) -> Iterator[str | None]:
     yield from _family("ottla_throttled_milliseconds_total", "counter", "Time that clients were told to wait.")
     for kind, total in sorted(metrics.throttled_ms.items()):
         yield f'ottla_throttled_milliseconds_total{{quota="{kind}"}} {total}'
-    connections = sum(len(server.connections) for server in broker.servers)
+    connections = len(broker.frontend.connections)
     yield from _single("ottla_connections", "gauge", "Open connections.", connections)
     yield from _family("ottla_longest_round_seconds", "gauge", "Longest round of the loop in the last minute.")
     yield f"ottla_longest_round_seconds {broker.loop.longest_round.lately:.6f}"
@@ -87,7 +87,7 @@ def _lines(broker: Broker) -> Iterator[str | None]:
 
 
 def _group_lines(broker: Broker) -> Iterator[str | None]:
-    from ottla.coordinator.classic_group import ClassicGroup
+    from ottla.coordinator.classic.group import ClassicGroup
 
     states: Counter[tuple[str, str]] = Counter()
     members: Counter[str] = Counter()

@@ -44,17 +44,13 @@ def run(arguments: list[str]) -> int:
 
 def _parser() -> Parser:
     parser = Parser(prog="ottla configs", description=DESCRIPTION, epilog=EXAMPLES)
-    verbs = parser.add_subparsers(metavar="VERB", title="verbs", dest="verb", required=True)
-    describe: Parser = verbs.add_parser(
-        "describe", help="show configurations", description="Show configurations.", epilog=DESCRIBE_EXAMPLES
-    )
+    verb = parser.verb_adder()
+    describe = verb("describe", "show configurations", DESCRIBE_EXAMPLES)
     _add_resource(describe)
     describe.add_argument("names", nargs="*", metavar="NAME", help="only these")
     describe.add_argument("--all", action="store_true", help="the defaults too")
     describe.add_argument("--documentation", action="store_true", help="what each is for")
-    alter: Parser = verbs.add_parser(
-        "alter", help="change configurations", description="Change configurations.", epilog=ALTER_EXAMPLES
-    )
+    alter = verb("alter", "change configurations", ALTER_EXAMPLES)
     _add_resource(alter)
     add_changes(alter)
     for added in (describe, alter):

@@ -54,6 +54,11 @@ def _parser() -> Parser:
     parser.add_argument(
         "--partition", type=not_negative, action="append", metavar="N", help="only this one; repeat it for several"
     )
+    parser.add_argument(
+        "--in-order",
+        action="store_true",
+        help="of a topic that has grown in order, what was written before a partition was added comes first",
+    )
     starts = parser.add_argument_group("where to start").add_mutually_exclusive_group()
     starts.add_argument("--from-beginning", action="store_true", help="at the first record there is")
     starts.add_argument("--offset", type=not_negative, metavar="N", help="at this offset of each partition")

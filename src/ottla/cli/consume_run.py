@@ -43,6 +43,7 @@ def _reader(options: argparse.Namespace) -> Reader:
         start=_start(options),
         end=_end(options),
         isolation=Isolation.READ_UNCOMMITTED if options.uncommitted else Isolation.READ_COMMITTED,
+        in_order=options.in_order,
         options=client_options(options),
     )
 

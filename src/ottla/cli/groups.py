@@ -108,11 +108,7 @@ def _check_reset(options: argparse.Namespace) -> None:
 
 def _parser() -> Parser:
     parser = Parser(prog="ottla groups", description=DESCRIPTION, epilog=EXAMPLES)
-    verbs = parser.add_subparsers(metavar="VERB", title="verbs", dest="verb", required=True)
-
-    def verb(name: str, summary: str, examples: str) -> Parser:
-        added: Parser = verbs.add_parser(name, help=summary, description=f"{summary.capitalize()}.", epilog=examples)
-        return added
+    verb = parser.verb_adder()
 
     listing = verb("list", "list groups", LIST_EXAMPLES)
     listing.add_argument(

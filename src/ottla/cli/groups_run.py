@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ottla.cli.broker_options import bootstrap_of, client_options, errors_as_sentences, settle
+from ottla.cli.groups_held import held_line, held_rows
 from ottla.cli.progress import Progress
 from ottla.cli.table import counted, table
 from ottla.client import Admin, GroupDescription, GroupLag, GroupMember, TopicPartition
@@ -94,10 +95,15 @@ def _described(admin: Admin, group: GroupDescription, options: argparse.Namespac
         "member_count": len(group.members),
     }
     if options.offsets or not (options.members or options.state):
-        offsets = _offset_rows(admin, group, is_counted=not options.fast, is_quiet=options.json)
+        owners = {place: member for member in group.members for place in member.assignment}
+        lags = admin.group_lags(group.group_id, owners, in_records=False)
+        offsets = _offset_rows(admin, lags, owners, is_counted=not options.fast, is_quiet=options.json)
         row["lag"] = sum(offset["lag"] or 0 for offset in offsets)
         row["lag_in"] = "offsets" if options.fast else "records"
         row["offsets"] = offsets
+        held = held_rows(admin, lags)
+        if held:
+            row["held_back"] = held
     if options.members:
         row["members"] = list(map(_member_row, group.members))
     if options.state:
@@ -111,10 +117,15 @@ def _described(admin: Admin, group: GroupDescription, options: argparse.Namespac
     return row
 
 
-def _offset_rows(admin: Admin, group: GroupDescription, *, is_counted: bool, is_quiet: bool) -> list[Row]:
+def _offset_rows(
+    admin: Admin,
+    lags: Mapping[TopicPartition, GroupLag],
+    owners: Mapping[TopicPartition, GroupMember],
+    *,
+    is_counted: bool,
+    is_quiet: bool,
+) -> list[Row]:
     """Of what is committed, and of what is read without a commit so far."""
-    owners = {place: member for member in group.members for place in member.assignment}
-    lags = admin.group_lags(group.group_id, owners, in_records=False)
     counts = _count(admin, lags, is_quiet=is_quiet) if is_counted else {}
     rows = []
     for place, lag in lags.items():
@@ -172,6 +183,8 @@ def _print_described(row: Row) -> None:
         print("" if row["epoch"] is None else f", epoch {row['epoch']}, assigned in {row['assignment_epoch']}")
     if "offsets" in row:
         print_table([_offset_cells(offset, row["lag_in"]) for offset in row["offsets"]], "  ")
+    for held in row.get("held_back", ()):
+        print(f"  {held_line(held)}")
     if "members" in row:
         print_table([_member_cells(member) for member in row["members"]], "  ")
     print()

@@ -13,8 +13,8 @@ from ottla.cli.errors import FAILED, CommandFailed
 from ottla.cli.log_rows import FAULT, Row, rows_of
 from ottla.cli.progress import Progress
 from ottla.cli.record_text import to_plain
-from ottla.log.inspect_files import Kind, LogFile
-from ottla.log.inspect_folder import NotALog, files_at
+from ottla.log.inspect.files import Kind, LogFile
+from ottla.log.inspect.folder import NotALog, files_at
 
 SHORT_CHARACTERS = 80
 

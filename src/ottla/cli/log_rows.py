@@ -15,11 +15,11 @@ from ottla.log.checkpoint import CorruptCheckpoint, parse_partition_metadata
 from ottla.log.earlier_batches import unpack_earlier_batches
 from ottla.log.errors import CorruptLog
 from ottla.log.index import OffsetIndex, TimeIndex
-from ottla.log.inspect_batches import PlacedBatch, SegmentReader, control_types
-from ottla.log.inspect_files import Kind, LogFile
-from ottla.log.inspect_indexes import read_entries
-from ottla.log.inspect_report import Progress, no_progress
-from ottla.log.inspect_texts import epochs_in, offsets_in, parse_properties
+from ottla.log.inspect.batches import PlacedBatch, SegmentReader, control_types
+from ottla.log.inspect.files import Kind, LogFile
+from ottla.log.inspect.indexes import read_entries
+from ottla.log.inspect.report import Progress, no_progress
+from ottla.log.inspect.texts import epochs_in, offsets_in, parse_properties
 from ottla.log.scan import Fault
 from ottla.log.snapshot import unpack_snapshot
 from ottla.records.batch import CorruptBatch
@@ -70,16 +70,23 @@ def _segment_rows(file: LogFile, offsets: range, with_records: bool, progress: P
             continue
         if found.header.base_offset >= offsets.stop:
             return
+        controls = None
         try:
             controls = control_types(found) if found.header.is_control else None
-            records = found.records() if with_records else []
         except CorruptBatch as error:
             yield _fault(found.position, str(error))
-            controls, records = None, []
         yield _batch_row(found, controls)
-        for record in records:
+        if with_records:
+            yield from _record_rows(found, offsets)
+
+
+def _record_rows(found: PlacedBatch, offsets: range) -> Iterator[Row]:
+    try:
+        for record in found.records():
             if record.offset in offsets:
                 yield _record_row(record)
+    except CorruptBatch as error:
+        yield _fault(found.position, str(error))
 
 
 def _batch_row(found: PlacedBatch, controls: list[str] | None) -> Row:

@@ -7,8 +7,8 @@ import json
 
 from ottla.cli.errors import FAILED, CommandFailed
 from ottla.cli.progress import Progress
-from ottla.log.inspect_folder import NotALog, check_path, files_at
-from ottla.log.inspect_report import FileReport
+from ottla.log.inspect.folder import NotALog, check_path, files_at
+from ottla.log.inspect.report import FileReport
 
 
 def verify(options: argparse.Namespace) -> int:

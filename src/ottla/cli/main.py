@@ -14,12 +14,15 @@ from ottla.cli.parser import Parser
 # Each verb is a module in this folder, loaded when it is asked for; its `run` takes the arguments behind the verb.
 VERBS = {
     "serve": "run a broker",
-    "topics": "create, list, describe, alter, delete and expand topics",
+    "cluster": "run several brokers on this machine, tell how a cluster is",
+    "topics": "create, list, describe, alter, delete, expand and move topics",
     "configs": "describe and alter the configuration of topics and brokers",
     "groups": "list, describe and delete groups, show their lag, move their offsets",
     "transactions": "list, describe and abort transactions, find those that hang",
     "produce": "write records to a topic, from standard input",
     "consume": "read records of a topic, to standard output",
+    "connect": "move records between topics and files, databases and the like, exactly once",
+    "mirror": "copy topics from one cluster to another, exactly once",
     "pipeline": "keep lake tables in step with topics of changes, on Spark",
     "log": "look into the files of a log: show them, check them",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from ottla.cli.errors import UsageError
@@ -19,6 +20,18 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see '{self.prog} --help'")
+
+    def verb_adder(self) -> Callable[[str, str, str], Parser]:
+        """What adds a verb, by its name, what it does, and its examples."""
+        verbs = self.add_subparsers(metavar="VERB", title="verbs", dest="verb", required=True)
+
+        def verb(name: str, summary: str, examples: str) -> Parser:
+            added: Parser = verbs.add_parser(
+                name, help=summary, description=f"{summary.capitalize()}.", epilog=examples
+            )
+            return added
+
+        return verb
 
 
 class Help(argparse.RawDescriptionHelpFormatter):

@@ -31,10 +31,10 @@ def run(arguments: list[str]) -> int:
 
 def _parser() -> Parser:
     parser = Parser(prog="ottla pipeline", description=DESCRIPTION, epilog=EXAMPLES)
-    verbs = parser.add_subparsers(metavar="VERB", title="verbs", dest="verb", required=True)
+    add_verb = parser.verb_adder()
 
     def verb(name: str, summary: str) -> Parser:
-        added: Parser = verbs.add_parser(name, help=summary, description=f"{summary.capitalize()}.", epilog=EXAMPLES)
+        added = add_verb(name, summary, EXAMPLES)
         added.add_argument("file", metavar="FILE", help="the pipeline: TOML, or Python with `pipeline = Pipeline(...)`")
         added.add_argument("--json", action="store_true", help="one JSON object a line")
         added.add_argument("--table", metavar="NAME", help="only this one: the last part of its target")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,7 +46,7 @@ def _errors_as_sentences() -> Iterator[None]:
     except (PipelineRefused, PipelineFailed, JavaMissing, SparkMissing, *FINAL) as error:
         raise CommandFailed(str(error)) from None
     except Exception as error:
-        if type(error).__module__.startswith(("pyspark", "py4j", "deltalake", "_internal")):
+        if type(error).__module__.startswith(("pyspark", "py4j", "deltalake", "_internal", "pyarrow")):
             raise CommandFailed(first_line(error)) from None
         raise
 
@@ -64,15 +65,22 @@ def _session(options: argparse.Namespace, pipeline: Pipeline) -> SparkSession:
     from ottla.pipelines.session import spark_session
     from ottla.pipelines.tables.session_configs import session_configs
 
+    # What it logs when Java is gone are stacks; the command ends with a sentence.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
     session = spark_session(options.master, name=f"ottla-{pipeline.name}", configs=session_configs(pipeline))
     session.sparkContext.setLogLevel("OFF")
     return session
 
 
+def _await_topics(pipeline: Pipeline, tables: Sequence[Table], stops: Callable[[], bool] = lambda: False) -> None:
+    """Before Spark starts: a wrong address or name is told at once, and not behind its own messages."""
+    from ottla.pipelines.tables.topic_ends import await_topics
+
+    await_topics(pipeline.bootstrap, [each.source for each in tables], pipeline.start_seconds, stops)
+
+
 def run(options: argparse.Namespace) -> int:
     with _errors_as_sentences():
-        from dataclasses import replace
-
         from ottla.pipelines.tables.runner import run_pipeline
 
         pipeline = _load(options)
@@ -80,6 +88,7 @@ def run(options: argparse.Namespace) -> int:
         stopping: list[int] = []
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda number, _: stopping.append(number))
+        _await_topics(pipeline, pipeline.tables, lambda: bool(stopping))
         spark = _session(options, pipeline)
         for number in (signal.SIGINT, signal.SIGTERM):  # py4j has put its own handler of SIGINT there
             signal.signal(number, lambda number, _: stopping.append(number))
@@ -157,6 +166,7 @@ def rebuild(options: argparse.Namespace) -> int:
             raise CommandFailed("--to is for one table: name it with --table")
         if options.as_of is not None and options.to is None:
             raise CommandFailed("--as-of needs --to: a table as of a time has a path of its own")
+        _await_topics(pipeline, chosen)
         spark = _session(options, pipeline)
         for each in chosen:
             changes = make(spark, pipeline, each, options.to, as_of_ms=options.as_of)
@@ -176,6 +186,8 @@ def verify(options: argparse.Namespace) -> int:
             against = options.against or each.check_against or "topic"
             if against == "topic":
                 report = _verify_with_topic(options, pipeline, each)
+            elif against.startswith("mysql://"):
+                report, against = _verify_with_mysql(pipeline, each, against)
             else:
                 report = verify_sqlite(each.target, against, pipeline.storage_options)
             _tell_report(each.name, against, report, is_json=options.json)
@@ -183,12 +195,32 @@ def verify(options: argparse.Namespace) -> int:
     return code
 
 
+def _verify_with_mysql(pipeline: Pipeline, each: Table, url: str) -> tuple[Report, str]:
+    """The report, and the table's name without who asks for it, and with which password."""
+    try:
+        from ottla.connect.interface import ConnectorRefused
+        from ottla.connect.mysql.rows import read_rows
+    except ModuleNotFoundError as error:
+        raise CommandFailed(f"{error.name} is not installed: pip install 'ottla[mysql]'") from None
+    from ottla.pipelines.tables.verify import verify_rows
+
+    try:
+        name, rows = read_rows(url)
+    except ConnectorRefused as error:
+        raise CommandFailed(str(error)) from None
+    return verify_rows(each.target, rows, name, pipeline.storage_options), name
+
+
 def _verify_with_topic(options: argparse.Namespace, pipeline: Pipeline, each: Table) -> Report:
+    from ottla.pipelines.tables.read import snapshot
     from ottla.pipelines.tables.rebuild import rebuild as make
     from ottla.pipelines.tables.verify import verify_tables
 
+    snapshot(each.target, pipeline.storage_options)  # it says so if there is no table
+    _await_topics(pipeline, [each])
+    local = replace(pipeline, engine="deltalake", storage_options=None)
     with tempfile.TemporaryDirectory(prefix="ottla-verify-") as folder:
-        make(_session(options, pipeline), pipeline, each, f"{folder}/expected")
+        make(_session(options, pipeline), local, each, f"{folder}/expected")
         return verify_tables(f"{folder}/expected", each.target, pipeline.storage_options)
 
 

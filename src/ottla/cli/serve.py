@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import errno
 import logging
+import os
 import resource
 import signal
 import sys
@@ -14,18 +15,22 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from ottla import __version__
+from ottla.cli.broker_options import not_negative
 from ottla.cli.errors import CommandFailed, UsageError
 from ottla.cli.output import say
 from ottla.cli.parser import Parser
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.broker.config.layers import BrokerSettings
+    from ottla.broker.stores import OpenStore
 
 AWAKE_SECONDS = 100e-6  # that a wait may take before the broker goes to sleep
 DEFAULT_DATA = "ottla-data"
 DATA_HELP = f"where the data lies (default: the setting log.dirs, else ./{DEFAULT_DATA})"
 DEFAULT_LISTEN = "127.0.0.1:9092"
 LISTEN_HELP = f"port 0: any that is free (default: the setting listeners, else {DEFAULT_LISTEN})"
+STORE_HELP = "of a cluster: local:PATH (one machine) or zookeeper://HOST:PORT,HOST:PORT/CHROOT; none: a broker alone"
 DESCRIPTION = "Run a broker that Kafka's clients can use."
 EXAMPLES = """\
 examples:
@@ -33,6 +38,8 @@ examples:
   ottla serve --listen 127.0.0.1:0 --ephemeral  on a free port, nothing kept at the end
   ottla serve --durability fsync                acknowledge only what is on the disk
   ottla serve --metrics 127.0.0.1:9100          also serve /metrics and /health
+  ottla serve --store zookeeper://zk1:2181/ottla --id 2 --listen 10.0.0.2:9092
+                                                one of several brokers
 """
 
 
@@ -61,6 +68,11 @@ def _parser() -> Parser:
     parser.add_argument("--data", metavar="DIR", help=DATA_HELP)
     parser.add_argument("--ephemeral", action="store_true", help="keep the data in a folder that is removed at the end")
     parser.add_argument("--listen", metavar="HOST:PORT", help=LISTEN_HELP)
+    parser.add_argument("--store", metavar="STORE", help=STORE_HELP)
+    parser.add_argument(
+        "--id", type=not_negative, metavar="N", help="the number of this broker (default: the setting node.id, else 1)"
+    )
+    parser.add_argument("--rack", metavar="NAME", help="where the broker stands: replicas are spread over racks")
     parser.add_argument("--metrics", metavar="HOST:PORT", help="serve /metrics and /health there")
     parser.add_argument("--config", metavar="FILE.toml", help="broker settings, by Kafka's names")
     parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="one setting; may be repeated")
@@ -72,10 +84,10 @@ def _parser() -> Parser:
 
 def _serve(options: argparse.Namespace, given: dict[str, str]) -> int:
     from ottla.broker.broker import Broker
-    from ottla.broker.collector import calm_collector
-    from ottla.broker.config_layers import BrokerSettings
-    from ottla.broker.loop import Loop
-    from ottla.broker.system import LinuxSystem
+    from ottla.broker.config.layers import BrokerSettings
+    from ottla.broker.loop.collector import calm_collector
+    from ottla.broker.loop.loop import Loop
+    from ottla.broker.loop.system import LinuxSystem
     from ottla.config import ConfigError
     from ottla.log.files import DiskFiles
 
@@ -83,16 +95,26 @@ def _serve(options: argparse.Namespace, given: dict[str, str]) -> int:
         settings = BrokerSettings(given)
     except ConfigError as error:
         raise UsageError(str(error)) from None
-    folder = _only_folder(settings.config.log_dirs or settings.config.log_dir)
+    folder, *more_folders = _folders(settings.config.log_dirs or settings.config.log_dir)
     _allow_many_files()
-    loop = Loop(LinuxSystem(awake_seconds=AWAKE_SECONDS))
-    broker = Broker(loop, DiskFiles(), folder, settings, syncs=options.durability == "fsync")
+    system = LinuxSystem(awake_seconds=AWAKE_SECONDS)
+    loop = Loop(system)
+    broker = Broker(
+        loop,
+        DiskFiles(),
+        folder,
+        settings,
+        syncs=options.durability == "fsync",
+        open_store=_store(options, settings),
+        more_folders=more_folders,
+    )
     try:
         _start(broker, folder)
         say(f"Ottla {__version__} serves on {broker.address}, data in {folder}")
         if options.metrics:
             pages = address_of(options.metrics)
-            say(f"metrics on http://{pages[0]}:{broker.serve_pages(*pages)}/metrics")
+            say(f"metrics on http://{pages[0]}:{broker.pages.serve(*pages)}/metrics")
+        system.wake_on_signals()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: loop.post(loop.stop))
         calm_collector()
@@ -102,10 +124,25 @@ def _serve(options: argparse.Namespace, given: dict[str, str]) -> int:
             _stop(broker, folder)
         raise
     else:
+        if broker.halted is not None:
+            broker.abandon()
+            raise CommandFailed(f"the broker has stopped: {broker.halted}")
         _stop(broker, folder)
     finally:
         loop.close()
     return 0
+
+
+def _store(options: argparse.Namespace, settings: BrokerSettings) -> OpenStore | None:
+    if options.store is None:
+        return None
+    from ottla.broker.stores import shared_store
+    from ottla.config import ConfigError
+
+    try:
+        return shared_store(options.store, session_seconds=settings.config.broker_session_timeout_ms / 1000)
+    except ConfigError as error:
+        raise UsageError(f"--store {error}") from None
 
 
 def _stop(broker: Broker, folder: str) -> None:
@@ -130,6 +167,7 @@ def _allow_many_files() -> None:
 def _start(broker: Broker, folder: str) -> None:
     from ottla.config import ConfigError
     from ottla.controller.store import StoreError
+    from ottla.log.errors import FULL
 
     try:
         broker.start()
@@ -146,7 +184,7 @@ def _start(broker: Broker, folder: str) -> None:
             listeners = ", ".join(broker.settings.config.listeners)
             sentence = f"{listeners} is in use; give --listen another port, or port 0 for a free one"
             raise CommandFailed(sentence) from None
-        if error.filename is None:
+        if error.filename is None and error.errno not in FULL:
             raise
         raise CommandFailed(_unusable(folder, error)) from None
 
@@ -158,13 +196,13 @@ def _unusable(folder: str, error: OSError) -> str:
     if Path(folder).exists() and not Path(folder).is_dir():
         return f"{folder}: this is a file; give --data a folder, which is made if it is missing"
     reason = (error.strerror or str(error)).lower()
-    where = f" ({error.filename})" if error.filename != folder else ""
+    where = f" ({error.filename})" if error.filename not in (None, folder) else ""
     return f"{folder}: the data cannot be opened: {reason}{where}"
 
 
 def _settings(options: argparse.Namespace) -> dict[str, str]:
     """The broker's settings: those of the file, and over them those of the command line."""
-    from ottla.broker.listeners import plaintext
+    from ottla.broker.network.listeners import plaintext
 
     settings: dict[str, str] = {}
     if options.config:
@@ -176,6 +214,10 @@ def _settings(options: argparse.Namespace) -> dict[str, str]:
         settings[key] = value
     if options.listen or "listeners" not in settings:
         settings["listeners"] = plaintext(*address_of(options.listen or DEFAULT_LISTEN))
+    if options.id is not None:
+        settings["node.id"] = str(options.id)
+    if options.rack is not None:
+        settings["broker.rack"] = options.rack
     if options.data is not None:
         settings["log.dirs"] = options.data
     elif "log.dirs" not in settings and "log.dir" not in settings:
@@ -193,10 +235,13 @@ def _settings_in(path: str) -> dict[str, str]:
             raise CommandFailed(f"{path}: {error}") from None
 
 
-def _only_folder(folders: tuple[str, ...]) -> str:
-    if len(folders) != 1:
-        raise UsageError(f"log.dirs: Ottla keeps its data in one folder, not in {len(folders)}")
-    return folders[0]
+def _folders(folders: tuple[str, ...]) -> tuple[str, ...]:
+    """The first one also has what is the broker's own."""
+    if not folders:
+        raise UsageError("log.dirs: no folder is named")
+    if len({os.path.abspath(folder) for folder in folders}) < len(folders):  # noqa: PTH100
+        raise UsageError("log.dirs: a folder is named twice")
+    return folders
 
 
 def _flattened(table: dict[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:

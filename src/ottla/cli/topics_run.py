@@ -11,6 +11,8 @@ from ottla.cli.broker_options import bootstrap_of, client_options, errors_as_sen
 from ottla.cli.configs_run import alter_resources
 from ottla.cli.errors import UsageError
 from ottla.cli.table import counted, table
+from ottla.cli.topics_grow import expand_in_order
+from ottla.cli.topics_move import elect, reassign
 from ottla.client import (
     EARLIEST,
     LATEST,
@@ -68,7 +70,10 @@ def _protect_internal(options: argparse.Namespace) -> None:
 def expand(options: argparse.Namespace) -> int:
     wanted = dict.fromkeys(options.names, options.partitions)
     with errors_as_sentences(), Admin(bootstrap_of(options), client_options(options)) as admin:
-        expanded, code = settle(lambda: admin.expand_topics(wanted, validate_only=options.dry_run))
+        if options.in_order:
+            expanded, code = expand_in_order(options, admin)
+        else:
+            expanded, code = settle(lambda: admin.expand_topics(wanted, validate_only=options.dry_run))
     rows = ({"name": name, "partitions": options.partitions} for name in expanded)
     _show(options, rows, f"{'can have' if options.dry_run else 'has'} {counted(options.partitions, 'partition')}")
     return code
@@ -108,6 +113,8 @@ VERBS: dict[str, Callable[[argparse.Namespace], int]] = {
     "alter": alter,
     "delete": delete,
     "expand": expand,
+    "reassign": reassign,
+    "elect": elect,
 }
 
 

@@ -77,11 +77,7 @@ def _check_abort(transactional_id: str | None, *place: object) -> None:
 
 def _parser() -> Parser:
     parser = Parser(prog="ottla transactions", description=DESCRIPTION, epilog=EXAMPLES)
-    verbs = parser.add_subparsers(metavar="VERB", title="verbs", dest="verb", required=True)
-
-    def verb(name: str, summary: str, examples: str) -> Parser:
-        added: Parser = verbs.add_parser(name, help=summary, description=f"{summary.capitalize()}.", epilog=examples)
-        return added
+    verb = parser.verb_adder()
 
     listing = verb("list", "list transactional ids", LIST_EXAMPLES)
     listing.add_argument("--state", action="append", default=[], metavar="STATE", help="only this state; repeat it")

@@ -14,6 +14,7 @@ from ottla.client.admin.types import (
     ConfigOperation,
     ConfigSource,
     CreatedTopic,
+    ElectionKind,
     GroupDescription,
     GroupLag,
     GroupListing,
@@ -21,11 +22,12 @@ from ottla.client.admin.types import (
     LogDir,
     LogDirPartition,
     NewTopic,
+    Reassignment,
     Resource,
     ResourceConfigs,
     ResourceKind,
 )
-from ottla.client.blocking import Admin, Producer, Reader, Transaction
+from ottla.client.blocking import Admin, BatchReader, Producer, Reader, Transaction
 from ottla.client.consumer.blocking import Consumer
 from ottla.client.consumer.fetched_data import Fetched, FetchedData
 from ottla.client.errors import (
@@ -66,6 +68,7 @@ __all__ = [
     "LATEST",
     "Admin",
     "AtTime",
+    "BatchReader",
     "Broker",
     "BrokerUnreachable",
     "BufferFull",
@@ -86,6 +89,7 @@ __all__ = [
     "DeliveryFailed",
     "DeliveryTimedOut",
     "DeserializationFailed",
+    "ElectionKind",
     "Fetched",
     "FetchedData",
     "GroupDescription",
@@ -112,6 +116,7 @@ __all__ = [
     "ProducerFenced",
     "ProducerStatistics",
     "Reader",
+    "Reassignment",
     "RequestTimedOut",
     "Resource",
     "ResourceConfigs",

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack, cast
 
 from ottla.client.admin import admin
-from ottla.client.consumer import reader
+from ottla.client.consumer import batch_reader, reader
 from ottla.client.consumer.fetched_data import Fetched
 from ottla.client.errors import ClientError
+from ottla.client.group.offsets import TopicPartition
 from ottla.client.loop_thread import LoopThread
 from ottla.client.network.cluster import ClientOptions
 from ottla.client.producer import producer, transaction
@@ -37,6 +40,8 @@ class Face(Generic[Core]):
     def __init__(self, core: Core) -> None:
         self._core = core
         self._thread = LoopThread()
+        self._closing = threading.RLock()
+        self._is_closing = False
         weakref.finalize(self, _dropped, core, self._thread).atexit = False
 
     def open(self, timeout_seconds: float | None = None) -> Self:
@@ -63,11 +68,28 @@ class Face(Generic[Core]):
         self._close()
 
     def _close(self, **options: Any) -> None:
-        if not self._thread.is_closed:
+        with self._closed_once() as is_mine:
+            if is_mine:
+                self._thread.run(self._core.close, **options)
+
+    @contextmanager
+    def _closed_once(self) -> Iterator[bool]:
+        """Whether the caller is to close the core; the thread ends behind it. Others who close wait for that, but for a
+        callback of the closing itself."""
+        if not self._thread.is_here:  # never opened, or of another process
+            self._thread.close()
+            yield False
+            return
+        self._thread.check_other_thread()
+        with self._closing:
+            if self._thread.is_closed or self._is_closing:
+                yield False
+                return
+            self._is_closing = True
             try:
-                if self._thread.is_here:
-                    self._thread.run(self._core.close, **options)
+                yield True
             finally:
+                self._is_closing = False
                 self._thread.close()
 
 
@@ -124,10 +146,15 @@ class Admin(Face[admin.Admin]):
     describe_topics = Blocking(admin.Admin.describe_topics)
     delete_topics = Blocking(admin.Admin.delete_topics)
     expand_topics = Blocking(admin.Admin.expand_topics)
+    expand_in_order = Blocking(admin.Admin.expand_in_order)
+    describe_growths = Blocking(admin.Admin.describe_growths)
     find_offsets = Blocking(admin.Admin.find_offsets)
     describe_configs = Blocking(admin.Admin.describe_configs)
     alter_configs = Blocking(admin.Admin.alter_configs)
     describe_cluster = Blocking(admin.Admin.describe_cluster)
+    elect_leaders = Blocking(admin.Admin.elect_leaders)
+    alter_partition_reassignments = Blocking(admin.Admin.alter_partition_reassignments)
+    list_partition_reassignments = Blocking(admin.Admin.list_partition_reassignments)
     list_transactions = Blocking(admin.Admin.list_transactions)
     describe_transaction = Blocking(admin.Admin.describe_transaction)
     describe_producers = Blocking(admin.Admin.describe_producers)
@@ -158,6 +185,7 @@ class Producer(Sending, Face[producer.Producer]):
         self._serialize = self._core._serialize
 
     send_many = Blocking(producer.Producer.send_many)
+    send_batches = Blocking(producer.Producer.send_batches)
     flush = Blocking(producer.Producer.flush)
 
     def close(self, timeout_seconds: float | None = None) -> None:
@@ -184,6 +212,8 @@ class Producer(Sending, Face[producer.Producer]):
         return self._core.max_block_ms
 
     def _wait_for_room(self) -> None:
+        if self._thread.is_current:  # a callback: nobody else would make room
+            raise self._buffer.full()
         self._buffer.wait_for_room(self.max_block_ms / 1000)
 
 
@@ -204,6 +234,33 @@ class Transaction:
         self._thread.run(self._core.__aexit__, kind, error, trace)
 
     send_offsets = Blocking(transaction.Transaction.send_offsets)
+
+
+class BatchReader(Face[batch_reader.BatchReader]):
+    __doc__ = batch_reader.BatchReader.__doc__
+
+    @options_of(batch_reader.BatchReader)
+    def __init__(self, bootstrap: str | Sequence[str], **options: Unpack[batch_reader.BatchReaderOptions]) -> None:
+        super().__init__(batch_reader.BatchReader(bootstrap, **options))
+
+    poll = Blocking(batch_reader.BatchReader.poll)
+
+    def assign(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions too, or from another offset on."""
+        self._thread.run(_now, self._core.assign, offsets)
+
+    def drop(self, places: Iterable[TopicPartition]) -> None:
+        """Read these no more."""
+        self._thread.run(_now, self._core.drop, places)
+
+    @property
+    def offsets(self) -> Mapping[TopicPartition, int]:
+        return self._core.offsets
+
+
+async def _now(call: Callable[[T], None], argument: T) -> None:
+    """On the client's own thread."""
+    call(argument)
 
 
 class Reader(Face[reader.Reader]):

@@ -7,13 +7,16 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, wait
 from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar
+
+from ottla.client.log import logger
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
+OWN_THREAD = "this was called in the client's own thread, which would wait for itself: a callback must not block"
 FORKED = "this client was made before the process forked, and its thread is in the parent: make one in the child"
 
 
@@ -26,24 +29,35 @@ class LoopThread:
     def __init__(self) -> None:
         self._process_id = os.getpid()
         self._lock = threading.Lock()
+        self._closing = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._is_over = threading.Event()
         self.is_closed = False
 
     def run(self, work: Callable[P, Coroutine[Any, Any, T]], *arguments: P.args, **options: P.kwargs) -> T:
-        """The result of calling `work` in the thread. Whoever is interrupted while waiting takes it back.
+        """The result of calling `work` in the thread. Whoever is interrupted while waiting takes it back, and goes on
+        when it has ended.
 
         The coroutine is made in the thread: an interrupt, which comes at any moment, finds none that nobody awaits.
         """
         call = _Call(partial(work, *arguments, **options))
-        loop = self._running_loop()
+        is_given = False
         try:
-            loop.call_soon_threadsafe(call.begin)
+            with self._lock:  # what comes in here comes before the end
+                loop = self._running_loop()
+                is_given = True
+                loop.call_soon_threadsafe(call.begin)
             return call.result.result()
         except BaseException:
-            if not call.result.done():
-                self.call(call.take_back)
+            if is_given:
+                self._take_back(call)
             raise
+
+    def _take_back(self, call: _Call[T]) -> None:
+        if not call.result.done():
+            self.call(call.take_back)
+            wait([call.result])  # until another interrupt
 
     def call(self, function: Callable[..., object], *arguments: object) -> None:
         """Runs a plain function in the thread, some time soon, if it runs at all."""
@@ -51,15 +65,35 @@ class LoopThread:
             self._loop.call_soon_threadsafe(function, *arguments)
 
     def close(self) -> None:
-        if self.is_closed:
+        """Whoever comes while another closes it waits for that."""
+        if not self.is_here:
+            self.is_closed = True
             return
-        if self.is_here:
+        self.check_other_thread()
+        with self._closing:
+            with self._lock:
+                self.is_closed, was_closed = True, self.is_closed
+            if was_closed:
+                return
             assert self._thread is not None
             assert self._loop is not None
-            self.run(_cancel_others)
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-        self.is_closed = True
+            try:
+                call = _Call(_cancel_others)
+                self._loop.call_soon_threadsafe(call.begin)
+                call.result.result()
+            finally:
+                self._is_over.set()
+                self._loop.call_soon_threadsafe(self._loop.stop)
+                self._thread.join()
+
+    def check_other_thread(self) -> None:
+        if self.is_current:
+            raise RuntimeError(OWN_THREAD)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this is called in the thread itself."""
+        return threading.current_thread() is self._thread
 
     @property
     def is_here(self) -> bool:
@@ -71,26 +105,33 @@ class LoopThread:
             raise RuntimeError("this client is closed")
         if self._process_id != os.getpid():
             raise RuntimeError(FORKED)
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=_serve, args=(self._loop,), name="ottla-client", daemon=True)
-                self._thread.start()
-                weakref.finalize(self, _end, self._loop).atexit = False
-            return self._loop
+        self.check_other_thread()
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            served = self._loop, self._is_over
+            self._thread = threading.Thread(target=_serve, args=served, name="ottla-client", daemon=True)
+            self._thread.start()
+            weakref.finalize(self, _end, *served).atexit = False
+        return self._loop
 
 
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
+def _serve(loop: asyncio.AbstractEventLoop, is_over: threading.Event) -> None:
+    """Until it is stopped: a callback that calls sys.exit would leave all those waiting whom the thread serves."""
     try:
-        loop.run_forever()
+        while not is_over.is_set():
+            try:
+                loop.run_forever()
+            except BaseException:
+                logger.exception("a callback wanted to end the client's thread, which goes on")
     finally:
         loop.close()
 
 
-def _end(loop: asyncio.AbstractEventLoop) -> None:
+def _end(loop: asyncio.AbstractEventLoop, is_over: threading.Event) -> None:
     """Nobody has the thread any more."""
 
     def stop(_: object) -> None:
+        is_over.set()
         loop.stop()
 
     def cancel() -> None:
@@ -109,13 +150,15 @@ class _Call(Generic[T]):
         self.result: Future[T] = Future()
 
     def begin(self) -> None:
-        if self.result.set_running_or_notify_cancel():
+        if not self.result.done():  # it was not taken back before
             self._task = asyncio.ensure_future(self._work())
             self._task.add_done_callback(self._done)
 
     def take_back(self) -> None:
         if self._task is not None:
             self._task.cancel()
+        elif not self.result.done():
+            self.result.set_exception(CancelledError())
 
     def _done(self, task: asyncio.Task[T]) -> None:
         if task.cancelled():

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from enum import Enum, IntEnum
 from typing import NamedTuple, TypeAlias
 
+from ottla.client.checks import check_offset
 from ottla.client.errors import ClientError, MalformedAnswer, ServerError
 from ottla.client.network.cluster import Cluster
 from ottla.wire.messages.list_offsets import (
@@ -47,6 +48,16 @@ Position: TypeAlias = int | Edge | AtTime
 """An offset, or what stands for one."""
 
 
+def check_position(position: object) -> None:
+    """None, which is no position, is nobody's mistake here."""
+    if isinstance(position, AtTime):
+        if isinstance(position.timestamp_ms, bool) or not isinstance(position.timestamp_ms, int):
+            raise TypeError(f"a time is an int of milliseconds since 1970, not {position.timestamp_ms!r}")
+        check_offset(max(position.timestamp_ms, 0))
+    elif position is not None and not isinstance(position, Edge):
+        check_offset(position)
+
+
 async def find_offsets(
     cluster: Cluster,
     topic: str,
@@ -58,6 +69,7 @@ async def find_offsets(
 
     What has failed is asked for again alone, as long as that may help.
     """
+    check_position(position)
     wanted = list(partitions)
     found: dict[int, int] = {}
 

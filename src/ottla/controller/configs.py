@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
@@ -28,7 +27,9 @@ class Change(IntEnum):
     SUBTRACT = 3
 
 
+MOST_SETTINGS = 1000  # of one resource
 _OPERATIONS = frozenset(map(int, Change))
+_SET, _DELETE = int(Change.SET), int(Change.DELETE)  # a request may have tens of thousands of them
 
 
 class Asked(NamedTuple):
@@ -39,14 +40,21 @@ class Asked(NamedTuple):
     value: str | None
 
 
+def check_count(settings: int) -> None:
+    """There are not nearly as many, but brokers keep what nobody knows."""
+    if settings > MOST_SETTINGS:
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"More than {MOST_SETTINGS} settings of one resource.")
+
+
 def check_asked(asked: Sequence[Asked]) -> None:
     """Refuse changes that contradict each other or say too little, whatever they are for."""
-    if any(times > 1 for times in Counter(change.name for change in asked).values()):
+    check_count(len(asked))
+    if len({change.name for change in asked}) < len(asked):
         raise Refusal(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    nulls = [change.name for change in asked if change.value is None and change.operation != Change.DELETE]
+    nulls = [change.name for change in asked if change.value is None and change.operation != _DELETE]
     if nulls:
         raise Refusal(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
-    if any(change.operation not in _OPERATIONS for change in asked):
+    if not _OPERATIONS.issuperset([change.operation for change in asked]):
         raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
@@ -59,25 +67,25 @@ def changed(
     """The texts after the changes; `effective` tells what a list holds that is not set itself."""
     result = dict(texts)
     for name, operation, value in asked:
-        text = value or ""
-        match Change(operation):
-            case Change.SET:
-                result[name] = text
-            case Change.DELETE:
-                result.pop(name, None)
-            case Change.APPEND | Change.SUBTRACT as change:
-                definition = definitions.get(name)
-                if definition is None or definition.kind is not Kind.LIST:
-                    message = f"Can't {change.name} to key {name} because its type is not LIST."
-                    raise Refusal(ErrorCode.INVALID_CONFIG, message)
-                words = _words(result[name] if name in result else effective(name))
-                given = LIST_COMMA.split(text.strip())  # of nothing: one word without letters, which is refused
-                if change is Change.APPEND:
-                    words += [word for word in given if word not in words]
-                else:
-                    words = [word for word in words if word not in given]
-                result[name] = ",".join(words)
+        if operation == _SET:
+            result[name] = value or ""
+        elif operation == _DELETE:
+            result.pop(name, None)
+        else:
+            definition = definitions.get(name)
+            if definition is None or definition.kind is not Kind.LIST:
+                message = f"Can't {Change(operation).name} to key {name} because its type is not LIST."
+                raise Refusal(ErrorCode.INVALID_CONFIG, message)
+            words = _words(result[name] if name in result else effective(name))
+            result[name] = ",".join(_changed_words(words, Change(operation), value or ""))
     return result
+
+
+def _changed_words(words: list[str], change: Change, text: str) -> list[str]:
+    given = LIST_COMMA.split(text.strip())  # of nothing: one word without letters, which is refused
+    if change is Change.APPEND:
+        return words + [word for word in given if word not in words]
+    return [word for word in words if word not in given]
 
 
 def _words(text: str) -> list[str]:

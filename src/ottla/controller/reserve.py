@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 
-CHUNK_BYTES = 512 << 10
-CHUNKS = 8
+CHUNK_BYTES = 64 << 10  # what others take while one is given back is gone
+CHUNKS = 64
+SUFFIX = "-reserve"
 BLOCK_BYTES = 512  # in which the system counts what a file takes up
 
 

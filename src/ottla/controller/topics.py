@@ -6,17 +6,20 @@ One call decides on a whole request. Each decision names what becomes of its top
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
 from ottla.config import ConfigError
 from ottla.controller.assignment import check_manual, spread
+from ottla.controller.changes import Change, Deletion, NewPartitions, NewTopic, RemovedPartitions
 from ottla.controller.cluster import Cluster
-from ottla.controller.layout import TopicNode
+from ottla.controller.growing import NOT_IN_ORDER, InOrder, begun, closed
+from ottla.controller.layout import PartitionState, TopicNode, first_states
 from ottla.controller.refusal import Refusal
-from ottla.controller.topic_names import CLUSTER_METADATA, check_name
+from ottla.controller.topic_names import CLUSTER_METADATA, INTERNAL, check_name
 from ottla.log.topic_defaults import TopicDefaults
+from ottla.records.growth import is_growing
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_partitions import CreatePartitionsTopic
 from ottla.wire.messages.create_topics import CreatableTopic
@@ -34,25 +37,6 @@ class Defaults(NamedTuple):
     configs: TopicDefaults
     partitions: int = 1
     replication_factor: int = 1
-
-
-class NewTopic(NamedTuple):
-    name: str
-    node: TopicNode
-    overrides: dict[str, str]
-
-
-class NewPartitions(NamedTuple):
-    """Replicas for the partitions that follow those a topic has."""
-
-    name: str
-    first: int
-    replicas: list[list[int]]
-
-
-class Deletion(NamedTuple):
-    name: str
-    topic_id: bytes
 
 
 # Creating
@@ -142,13 +126,13 @@ def _creation(
     check_configs(defaults.configs, overrides)
     replicas = _replicas(cluster, topic, defaults, random)
     texts = {key: text for key, text in overrides.items() if text is not None}  # all of them, once checked
-    return NewTopic(name, TopicNode(new_id(), replicas), texts)
+    return NewTopic(name, TopicNode(new_id(), replicas), texts, _first_states(cluster, replicas))
 
 
 def check_configs(defaults: TopicDefaults, overrides: dict[str, str | None]) -> None:
     if overrides:
         try:
-            defaults.topic(overrides)
+            defaults.check(overrides)
         except ConfigError as error:
             raise Refusal(ErrorCode.INVALID_CONFIG, str(error)) from error
 
@@ -165,7 +149,15 @@ def _replicas(cluster: Cluster, topic: CreatableTopic, defaults: Defaults, rando
         raise Refusal(ErrorCode.INVALID_PARTITIONS, message)
     count = defaults.partitions if count == BY_DEFAULT else count
     factor = defaults.replication_factor if factor == BY_DEFAULT else factor
-    return spread(cluster.brokers, count, factor, random)
+    return _spread(cluster, count, factor, random)
+
+
+def _spread(cluster: Cluster, count: int, factor: int, random: Random, first: int = 0) -> list[list[int]]:
+    """Over racks, and over brokers that are there and stay, as far as those are enough."""
+    brokers, usable = sorted(cluster.brokers), set(cluster.usable)
+    racks = {node_id: cluster.brokers[node_id].node.rack for node_id in brokers}
+    unfit = [node_id for node_id in brokers if node_id not in usable]
+    return spread(brokers, count, factor, random, first, racks=racks, unfit=unfit)
 
 
 def _manual_replicas(cluster: Cluster, topic: CreatableTopic) -> list[list[int]]:
@@ -180,13 +172,25 @@ def _manual_replicas(cluster: Cluster, topic: CreatableTopic) -> list[list[int]]
         if index in replicas:
             message = f"Found multiple manual partition assignments for partition {index}"
             raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
-        check_manual(assignment.broker_ids, cluster.brokers, factor)
+        check_manual(assignment.broker_ids, list(cluster.brokers), factor)
         factor = len(assignment.broker_ids)
         replicas[index] = assignment.broker_ids
     if sorted(replicas) != list(range(len(replicas))):
         message = "partitions should be a consecutive 0-based integer sequence"
         raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
     return [replicas[index] for index in range(len(replicas))]
+
+
+def _first_states(cluster: Cluster, replicas: Sequence[Sequence[int]]) -> list[PartitionState]:
+    usable = set(cluster.usable)
+    for index, brokers in enumerate(replicas):
+        if usable.isdisjoint(brokers):
+            raise Refusal(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                "All brokers specified in the manual partition assignment for "
+                f"partition {index} are fenced or in controlled shutdown.",
+            )
+    return first_states(replicas, usable, cluster.controller_epoch)
 
 
 # Expanding
@@ -211,23 +215,29 @@ def _added(cluster: Cluster, topic: CreatePartitionsTopic) -> int:
 
 
 def decide_expansions(
-    cluster: Cluster, asked: Sequence[CreatePartitionsTopic], random: Random
+    cluster: Cluster,
+    asked: Sequence[CreatePartitionsTopic],
+    random: Random,
+    in_order: Mapping[str, InOrder] = NOT_IN_ORDER,
 ) -> dict[str, NewPartitions | Refusal]:
     """What becomes of each name, of a request that is not refused as a whole."""
     decisions: dict[str, NewPartitions | Refusal] = {}
     for topic in asked:
         try:
-            decisions[topic.name] = _expansion(cluster, topic, random)
+            decisions[topic.name] = _expansion(cluster, topic, random, in_order.get(topic.name))
         except Refusal as refusal:
             decisions[topic.name] = refusal
     return decisions
 
 
-def _expansion(cluster: Cluster, topic: CreatePartitionsTopic, random: Random) -> NewPartitions:
+def _expansion(
+    cluster: Cluster, topic: CreatePartitionsTopic, random: Random, in_order: InOrder | None
+) -> NewPartitions:
     name, count = topic.name, topic.count
     if name not in cluster.topics:
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    existing = cluster.topics[name].replicas
+    node = cluster.topics[name]
+    existing = node.replicas
     added = count - len(existing)
     if added == 0:
         raise Refusal(ErrorCode.INVALID_PARTITIONS, f"Topic already has {count} partition(s).")
@@ -236,11 +246,18 @@ def _expansion(cluster: Cluster, topic: CreatePartitionsTopic, random: Random) -
             ErrorCode.INVALID_PARTITIONS,
             f"The topic {name} currently has {len(existing)} partition(s); {count} would not be an increase.",
         )
+    if name in INTERNAL:
+        message = f"The partitions of {name} cannot be more: groups and transactions would be looked for in others."
+        raise Refusal(ErrorCode.INVALID_PARTITIONS, message)
     if added > MOST_RECORDS:
         raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
+    if is_growing(node.growths):
+        message = f"Topic {name} is growing in order: its last new partitions are not open yet."
+        raise Refusal(ErrorCode.INVALID_REQUEST, message)
     factor = len(existing[0])
     if topic.assignments is None:
-        return NewPartitions(name, len(existing), spread(cluster.brokers, added, factor, random, len(existing)))
+        replicas = _spread(cluster, added, factor, random, len(existing))
+        return _expanded(cluster, name, replicas, in_order)
     if len(topic.assignments) != added:
         raise Refusal(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -248,8 +265,20 @@ def _expansion(cluster: Cluster, topic: CreatePartitionsTopic, random: Random) -
             "specified.",
         )
     for assignment in topic.assignments:
-        check_manual(assignment.broker_ids, cluster.brokers, factor)
-    return NewPartitions(name, len(existing), [assignment.broker_ids for assignment in topic.assignments])
+        check_manual(assignment.broker_ids, list(cluster.brokers), factor)
+    replicas = [assignment.broker_ids for assignment in topic.assignments]
+    return _expanded(cluster, name, replicas, in_order)
+
+
+def _expanded(cluster: Cluster, name: str, replicas: list[list[int]], in_order: InOrder | None) -> NewPartitions:
+    node = cluster.topics[name]
+    first = len(node.replicas)
+    states = _first_states(cluster, replicas)
+    after = node._replace(replicas=node.replicas + replicas)
+    if in_order is not None:
+        growth = begun(cluster, name, len(after.replicas), in_order)
+        return NewPartitions(name, first, after._replace(growths=(*node.growths, growth)), closed(states))
+    return NewPartitions(name, first, after, states)
 
 
 # Deleting
@@ -263,40 +292,64 @@ class DeletionDecision(NamedTuple):
     decision: Deletion | Refusal
 
 
-def decide_deletions(cluster: Cluster, asked: Sequence[DeleteTopicState]) -> list[DeletionDecision]:
-    """What becomes of each topic, once each: named twice, by whatever, it stays."""
-    decisions: list[DeletionDecision] = []
+def decide_deletions(cluster: Cluster, asked: Sequence[DeleteTopicState]) -> Iterator[DeletionDecision]:
+    """What becomes of each topic, once each: named twice, by whatever, it stays. One is decided on at a time."""
     names = Counter(topic.name for topic in asked if topic.name is not None and topic.topic_id == ZERO_UUID)
     ids = Counter(topic.topic_id for topic in asked if topic.name is None and topic.topic_id != ZERO_UUID)
-
-    def refuse(name: str | None, topic_id: bytes, code: ErrorCode, message: str) -> None:
-        decisions.append(DeletionDecision(name, topic_id, Refusal(code, message)))
-
     for topic in asked:
         if topic.name is not None and topic.topic_id != ZERO_UUID:
             message = "You may not specify both topic name and topic id."
-            refuse(topic.name, topic.topic_id, ErrorCode.INVALID_REQUEST, message)
+            yield _kept(topic.name, topic.topic_id, ErrorCode.INVALID_REQUEST, message)
         elif topic.name is None and topic.topic_id == ZERO_UUID:
-            refuse(None, ZERO_UUID, ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+            yield _kept(None, ZERO_UUID, ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
     for name, times in names.items():
         topic_id = cluster.topics[name].topic_id if name in cluster.topics else ZERO_UUID
         if times > 1:
-            refuse(name, ZERO_UUID, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            yield _kept(name, ZERO_UUID, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         elif name not in cluster.topics:
             message = "This server does not host this topic-partition."
-            refuse(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+            yield _kept(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
         elif topic_id in ids:
             del ids[topic_id]
             message = "The provided topic name maps to an ID that was already supplied."
-            refuse(name, topic_id, ErrorCode.INVALID_REQUEST, message)
+            yield _kept(name, topic_id, ErrorCode.INVALID_REQUEST, message)
         else:
-            decisions.append(DeletionDecision(name, topic_id, Deletion(name, topic_id)))
+            yield DeletionDecision(name, topic_id, _deletion(cluster, name))
     for topic_id, times in ids.items():
         if times > 1:
-            refuse(None, topic_id, ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
+            yield _kept(None, topic_id, ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
         elif topic_id not in cluster.names:
-            refuse(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+            yield _kept(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
         else:
             name = cluster.names[topic_id]
-            decisions.append(DeletionDecision(name, topic_id, Deletion(name, topic_id)))
-    return decisions
+            yield DeletionDecision(name, topic_id, _deletion(cluster, name))
+
+
+def _kept(name: str | None, topic_id: bytes, code: ErrorCode, message: str) -> DeletionDecision:
+    return DeletionDecision(name, topic_id, Refusal(code, message))
+
+
+def _deletion(cluster: Cluster, name: str) -> Deletion:
+    topic = cluster.topics[name]
+    return Deletion(name, topic.topic_id, len(topic.replicas))
+
+
+# Undoing
+
+
+def still_possible(cluster: Cluster, undone: Sequence[Deletion | RemovedPartitions]) -> list[Change]:
+    """What takes new topics and partitions back that could not be made, unless somebody has deleted them since.
+
+    Partitions that were added behind them cannot be made either, and go with them.
+    """
+    found: list[Change] = []
+    for change in undone:
+        topic_id = change.topic_id if isinstance(change, Deletion) else change.node.topic_id
+        topic = cluster.topics.get(change.name)
+        if topic is None or topic.topic_id != topic_id:
+            continue
+        if isinstance(change, Deletion):
+            found.append(_deletion(cluster, change.name))
+        elif len(topic.replicas) > len(change.node.replicas):
+            found.append(change._replace(count_before=len(topic.replicas)))
+    return found

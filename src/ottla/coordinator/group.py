@@ -3,11 +3,38 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from ottla.coordinator.operation import Operation, Reply
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.list_groups import ListedGroup
+from ottla.wire.texts import shortened
+
+MOST_INT = (1 << 31) - 1
+
+
+class GroupError(Exception):
+    """Raised before anything is written: what an operation has written stays."""
+
+    def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        super().__init__(message or code.meaning)
+        self.code = code
+        self.message = None if message is None else shortened(message)  # it may name what a client sent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """They may change at any time, so machines ask for them whenever they need one."""
+
+    min_session_timeout_ms: int = 6000
+    max_session_timeout_ms: int = 1_800_000
+    initial_rebalance_delay_ms: int = 3000
+    max_size: int = MOST_INT
+    offset_metadata_max_bytes: int = 4096
+    offsets_retention_ms: int = 10_080 * 60_000
+    offsets_retention_check_interval_ms: int = 600_000
 
 
 class Client(NamedTuple):
@@ -15,6 +42,15 @@ class Client(NamedTuple):
 
     client_id: str
     client_host: str  # "/1.2.3.4"
+
+
+class OffsetToCommit(NamedTuple):
+    topic: str
+    topic_id: bytes
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str | None
 
 
 class Committer(NamedTuple):
@@ -53,8 +89,8 @@ class Group(ABC):
     def member_count(self) -> int: ...
 
     @abstractmethod
-    def check_commit(self, committer: Committer, partitions: Iterable[tuple[bytes, int]]) -> ErrorCode:
-        """Whether these offsets may be committed; `partitions`: by topic id and number, looked at only if need be."""
+    def check_commit(self, committer: Committer, offsets: Sequence[OffsetToCommit]) -> ErrorCode:
+        """Whether these offsets may be committed."""
 
     @abstractmethod
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
@@ -77,9 +113,29 @@ class Group(ABC):
         """Take the group, which is empty, out of the log."""
 
     @abstractmethod
-    def set_timers(self, operation: Operation) -> None:
-        """Begin to look after members that a log has told of."""
+    def member_ids(self) -> list[str]: ...
+
+    @abstractmethod
+    def set_timers(self, operation: Operation, member_ids: Iterable[str]) -> None:
+        """Begin to look after members that a log has told of; those that are there no more are passed over."""
 
     @abstractmethod
     def waiting(self) -> list[Reply]:
         """Those whose answers are yet to come."""
+
+
+def list_groups(groups: Iterable[Group], states: Iterable[str], types: Iterable[str]) -> list[ListedGroup]:
+    """Those in one of the states and of one of the types, where any are named; small letters will do."""
+    wanted_states = {name.lower() for name in states}
+    wanted_types = {name.lower() for name in types}
+    return [
+        ListedGroup(
+            group_id=group.group_id,
+            protocol_type=group.protocol_type,
+            group_state=group.state_name,
+            group_type=group.type_name,
+        )
+        for group in groups
+        if (not wanted_states or group.state_name.lower() in wanted_states)
+        and (not wanted_types or group.type_name in wanted_types)
+    ]

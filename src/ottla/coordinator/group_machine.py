@@ -5,25 +5,30 @@ from __future__ import annotations
 import functools
 import uuid
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
-from ottla.coordinator import consumer_classic
-from ottla.coordinator.classic_group import JOIN, SESSION, SYNC, ClassicGroup
-from ottla.coordinator.classic_join import Joiner, check_join, join
-from ottla.coordinator.classic_rebalance import join_time_over, prepare, refused_sync, session_over, sync_time_over
-from ottla.coordinator.classic_session import heartbeat, leave, left, sync
-from ottla.coordinator.consumer_group import ConsumerGroup
-from ottla.coordinator.consumer_leave import CONSUMER_TIMERS
-from ottla.coordinator.consumer_replay import CONSUMER_REPLAYS
-from ottla.coordinator.consumer_settings import ConsumerSettings
-from ottla.coordinator.consumer_topics import note_changed_topics
-from ottla.coordinator.group import Client, Group
-from ottla.coordinator.group_settings import GroupSettings
-from ottla.coordinator.offset_removal import EXPIRY, expire, forget_topics, is_abandoned, watch_age
-from ottla.coordinator.offsets import Committed, Offsets, PartitionKey
+from ottla.coordinator.classic.group import JOIN, SESSION, SYNC, ClassicGroup, State
+from ottla.coordinator.classic.join import Joiner, check_join, join
+from ottla.coordinator.classic.rebalance import join_time_over, prepare, refused_sync, session_over, sync_time_over
+from ottla.coordinator.classic.session import heartbeat, leave, left, sync
+from ottla.coordinator.consumer.classic import ClassicMembers
+from ottla.coordinator.consumer.group import CONSUMER_KEYS, ConsumerGroup
+from ottla.coordinator.consumer.heartbeat import Heartbeats
+from ottla.coordinator.consumer.membership import Membership
+from ottla.coordinator.consumer.settings import ConsumerSettings
+from ottla.coordinator.consumer.timers import JOIN as CONSUMER_JOIN
+from ottla.coordinator.consumer.timers import REBALANCE, RESOLVE
+from ottla.coordinator.consumer.timers import SESSION as CONSUMER_SESSION
+from ottla.coordinator.consumer.timers import SYNC as CONSUMER_SYNC
+from ottla.coordinator.group import Client, Group, GroupSettings
+from ottla.coordinator.held import NOTHING_HELD, added_to, assigned_in, held_of, without_held
+from ottla.coordinator.offsets.offsets import Committed, Offsets, PartitionKey
+from ottla.coordinator.offsets.removal import EXPIRY, expire, forget_topics, is_abandoned, watch_age
 from ottla.coordinator.operation import Operation, Reply, Undo, Work
 from ottla.coordinator.topics_view import TopicsView
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.wire.messages.consumer_group_records import ConsumerGroupMetadataKey
 from ottla.wire.messages.group_records import GROUP_RECORDS
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.join_group import JoinGroupRequest
@@ -39,10 +44,9 @@ from ottla.wire.messages.offset_and_group_records import (
 from ottla.wire.messages.sync_group import SyncGroupRequest
 from ottla.wire.schema import Message
 
+OFFSET_KEYS = (OffsetCommitKey, LegacyOffsetCommitKey)
 LOOKED_AT_ONCE = 100
 """How many groups and members one operation looks at where it concerns all of them."""
-
-Replay: TypeAlias = Callable[["GroupMachine", Any, Any], None]
 
 
 class GroupMachine:
@@ -63,15 +67,48 @@ class GroupMachine:
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
 
+    @property
+    def membership(self) -> Membership:
+        """Made anew each time, as all that serves requests: a machine is in no cycle, and goes when it is let go of."""
+        return Membership(self)
+
     # Replay
 
     def replay(self, key: Message, value: Message | None, producer_id: int) -> Undo | None:
-        if isinstance(key, OffsetCommitKey | LegacyOffsetCommitKey):
+        if isinstance(key, OFFSET_KEYS):
             return self._replay_offset(key, value, producer_id)
-        replay = _REPLAYS.get(type(key))
-        if replay is not None:
-            replay(self, key, value)
-        return None
+        if isinstance(key, GroupMetadataKey):
+            assert value is None or isinstance(value, GroupMetadataValue)
+            self._replay_classic_group(key.group, value)
+        elif type(key) in CONSUMER_KEYS:
+            self._replay_consumer_group(key, value)
+        return None  # records of other kinds are passed over
+
+    def _replay_classic_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
+        group = self.groups.get(group_id)
+        if value is None:
+            if isinstance(group, ClassicGroup):
+                del self.groups[group_id]
+            return
+        if not isinstance(group, ClassicGroup):
+            group = self.groups[group_id] = ClassicGroup(group_id)
+        group.replay(value)
+
+    def _replay_consumer_group(self, key: Any, value: Message | None) -> None:
+        """The group is made if need be, in the place of a classic one that only keeps offsets."""
+        group_id = key.group_id
+        group = self.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            if value is None:
+                return  # what is not there need not be made to have something taken away
+            group = self.groups[group_id] = ConsumerGroup(group_id, self.consumer_settings, self.topics, self.offsets)
+        if value is None and isinstance(key, ConsumerGroupMetadataKey):
+            group.is_removed = True
+            del self.groups[group_id]
+            if self.offsets.of_group(group_id) or self.offsets.has_pending(group_id):
+                self.groups[group_id] = ClassicGroup(group_id)
+        else:
+            group.replay(key, value)
 
     def _replay_offset(
         self, key: OffsetCommitKey | LegacyOffsetCommitKey, value: Message | None, producer_id: int
@@ -110,7 +147,7 @@ class GroupMachine:
         code = check_join(self, request)
         if code is not ErrorCode.NONE:
             joiner.refuse(operation, code, request.member_id)
-        elif isinstance(group, ConsumerGroup) and consumer_classic.join(self, operation, group, joiner):
+        elif isinstance(group, ConsumerGroup) and ClassicMembers(self).join(operation, group, joiner):
             pass
         else:
             group = self.groups.get(request.group_id)
@@ -120,18 +157,21 @@ class GroupMachine:
     def sync(self, operation: Operation, reply: Reply, request: SyncGroupRequest) -> None:
         group = self.groups.get(request.group_id)
         if isinstance(group, ClassicGroup):
+            self._hold_back(group, request)
             sync(operation, group, reply, request, self.settings())
         elif isinstance(group, ConsumerGroup):
-            consumer_classic.sync(self, operation, group, reply, request)
+            ClassicMembers(self).sync(operation, group, reply, request)
         else:
             operation.answer(reply, refused_sync(ErrorCode.UNKNOWN_MEMBER_ID))
 
     def heartbeat(self, operation: Operation, reply: Reply, request: HeartbeatRequest) -> None:
         group = self.groups.get(request.group_id)
         if isinstance(group, ClassicGroup):
+            if group.held is None or group.held:
+                self._release(operation, group)
             heartbeat(operation, group, reply, request)
         elif isinstance(group, ConsumerGroup):
-            consumer_classic.heartbeat(self, operation, group, reply, request)
+            ClassicMembers(self).heartbeat(operation, group, reply, request)
         else:
             operation.answer(reply, HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
 
@@ -140,10 +180,47 @@ class GroupMachine:
         if isinstance(group, ClassicGroup):
             members = leave(operation, group, leaving, self.settings())
         elif isinstance(group, ConsumerGroup):
-            members = consumer_classic.leave(self, operation, group, leaving)
+            members = ClassicMembers(self).leave(operation, group, leaving)
         else:
             members = [left(identity, ErrorCode.UNKNOWN_MEMBER_ID) for identity in leaving]
         operation.answer(reply, LeaveGroupResponse(error_code=ErrorCode.NONE, members=members))
+
+    # Topics that grow in order
+
+    def _hold_back(self, group: ClassicGroup, request: SyncGroupRequest) -> None:
+        """Take out of the leader's assignment what the group may not read yet.
+
+        One that comes again, or late, changes nothing: it does not count, and another was given out.
+        """
+        is_awaited = group.state is State.COMPLETING and group.generation == request.generation_id
+        if not is_awaited or group.leader_id != request.member_id:
+            return
+        held = held_of(self.topics, group.topics, self.offsets.of_group(group.group_id))
+        if held:
+            for each in request.assignments:
+                each.assignment = without_held(bytes(each.assignment), held)
+        group.held = held
+
+    def _release(self, operation: Operation, group: ClassicGroup) -> None:
+        """Have a group assigned anew that may read more than it was given, or was given what it may not read yet."""
+        if group.state is not State.STABLE:
+            return
+        held = held_of(self.topics, group.topics, self.offsets.of_group(group.group_id))
+        known, is_early = group.held, False
+        if known is None:
+            added = added_to(self.topics, group.topics)
+            given = assigned_in(member.assignment for member in group.members.values()) if added else NOTHING_HELD
+            known, is_early = added - given, not given.isdisjoint(held)
+        group.held = known
+        if is_early or known - held:
+            prepare(operation, group, self.settings())
+
+    # What members of consumer groups ask
+
+    def consumer_heartbeat(
+        self, operation: Operation, reply: Reply, request: ConsumerGroupHeartbeatRequest, version: int, client: Client
+    ) -> None:
+        Heartbeats(self).heartbeat(operation, reply, request, version, client)
 
     # The world around
 
@@ -152,20 +229,34 @@ class GroupMachine:
         operation.go_on_with(self._after_topics_changed(names))
 
     def _after_topics_changed(self, names: set[str]) -> Work:
+        have_come = any(name in self.topics.by_name for name in names)
         for some in self._some_groups():
-            yield lambda _operation, some=some: note_changed_topics(self, names, some)  # type: ignore[misc]
+            yield functools.partial(self._note_changed_topics, names, have_come, some)
         yield from forget_topics(self, sorted(names))
 
-    def _some_groups(self) -> Iterator[list[str]]:
-        """The groups that are there now, some at a time: fewer where they have many members."""
-        some: list[str] = []
-        size = 0
+    def _note_changed_topics(
+        self, names: set[str], have_come: bool, some: dict[str, list[str]], _operation: Operation
+    ) -> None:
+        for group_id in some:
+            group = self.groups.get(group_id)
+            if isinstance(group, ConsumerGroup):
+                group.subscriptions.note_changed_topics(names, have_come)
+                group.target.held = None
+            elif isinstance(group, ClassicGroup) and not names.isdisjoint(group.topics):
+                group.held = None
+
+    def _some_groups(self) -> Iterator[dict[str, list[str]]]:
+        """The groups that are there now with their members, some at a time: a large one is in several."""
+        some: dict[str, list[str]] = {}
+        room = LOOKED_AT_ONCE
         for group_id, group in list(self.groups.items()):
-            some.append(group_id)
-            size += 1 + group.member_count
-            if size >= LOOKED_AT_ONCE:
-                yield some
-                some, size = [], 0
+            member_ids = group.member_ids()
+            for start in range(0, len(member_ids) or 1, LOOKED_AT_ONCE):
+                some[group_id] = member_ids[start : start + LOOKED_AT_ONCE]
+                room -= 1 + len(some[group_id])
+                if room <= 0:
+                    yield some
+                    some, room = {}, LOOKED_AT_ONCE
         yield some
 
     def loaded(self, operation: Operation) -> None:
@@ -174,16 +265,24 @@ class GroupMachine:
 
     def _after_loaded(self) -> Work:
         for some in self._some_groups():
-            yield lambda operation, some=some: self._set_timers(operation, some)  # type: ignore[misc]
+            yield functools.partial(self._set_timers, some)
+        for some in self._some_groups():
+            yield functools.partial(self._rebalance_too_large, list(some))
 
-    def _set_timers(self, operation: Operation, group_ids: list[str]) -> None:
+    def _set_timers(self, some: dict[str, list[str]], operation: Operation) -> None:
+        for group_id, member_ids in some.items():
+            group = self.groups.get(group_id)
+            if group is not None:
+                group.set_timers(operation, member_ids)
+
+    def _rebalance_too_large(self, group_ids: list[str], operation: Operation) -> None:
+        """The limit may be lower than it was: then not all may join again."""
         settings = self.settings()
         for group_id in group_ids:
             group = self.groups.get(group_id)
-            if group is not None:
-                group.set_timers(operation)
-            if isinstance(group, ClassicGroup) and len(group.members) > settings.max_size:
-                prepare(operation, group, settings)  # the limit is lower than it was: not all may join again
+            is_settled = isinstance(group, ClassicGroup) and group.state is not State.PREPARING
+            if is_settled and isinstance(group, ClassicGroup) and len(group.members) > settings.max_size:
+                prepare(operation, group, settings)
 
     def expired(self, operation: Operation, timer: Hashable) -> None:
         """Timers are named by what they are for, then the group, then the rest."""
@@ -191,39 +290,8 @@ class GroupMachine:
         kind, *details = timer
         _TIMERS[kind](self, operation, *details)
 
-    def resigned(self) -> list[Reply]:
+    def pending_replies(self) -> list[Reply]:
         return [reply for group in self.groups.values() for reply in group.waiting()]
-
-
-def _replay_classic_group(machine: GroupMachine, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
-    group = machine.groups.get(key.group)
-    if value is None:
-        if isinstance(group, ClassicGroup):
-            del machine.groups[key.group]
-        return
-    if not isinstance(group, ClassicGroup):
-        group = machine.groups[key.group] = ClassicGroup(key.group)
-    group.replay(value)
-
-
-_REPLAYS: dict[type[Message], Replay] = {
-    GroupMetadataKey: _replay_classic_group,
-    **CONSUMER_REPLAYS,
-}
-"""What takes in a record, by its key; other records are passed over."""
-
-
-def _classic_timer(
-    due: Callable[[Operation, ClassicGroup, GroupSettings], None],
-) -> Callable[[GroupMachine, Operation, str], None]:
-    """For a timer of a classic group, which may be gone by now."""
-
-    def expired(machine: GroupMachine, operation: Operation, group_id: str) -> None:
-        group = machine.groups.get(group_id)
-        if isinstance(group, ClassicGroup):
-            due(operation, group, machine.settings())
-
-    return expired
 
 
 def _session_over(machine: GroupMachine, operation: Operation, group_id: str, member_id: str) -> None:
@@ -232,11 +300,41 @@ def _session_over(machine: GroupMachine, operation: Operation, group_id: str, me
         session_over(operation, group, member_id, machine.settings())
 
 
+def _join_time_over(machine: GroupMachine, operation: Operation, group_id: str) -> None:
+    group = machine.groups.get(group_id)
+    if isinstance(group, ClassicGroup):
+        join_time_over(operation, group, machine.settings())
+
+
+def _sync_time_over(machine: GroupMachine, operation: Operation, group_id: str) -> None:
+    group = machine.groups.get(group_id)
+    if isinstance(group, ClassicGroup):
+        sync_time_over(operation, group, machine.settings())
+
+
+def _expire_member(machine: GroupMachine, operation: Operation, group_id: str, member_id: str) -> None:
+    machine.membership.expire(operation, group_id, member_id)
+
+
+def _expire_rebalance(machine: GroupMachine, operation: Operation, group_id: str, member_id: str) -> None:
+    machine.membership.expire_rebalance(operation, group_id, member_id)
+
+
+def _resolve(machine: GroupMachine, operation: Operation, group_id: str) -> None:
+    group = machine.groups.get(group_id)
+    if isinstance(group, ConsumerGroup):
+        group.resolve(operation)
+
+
 _TIMERS: dict[str, Callable[..., None]] = {
     SESSION: _session_over,
-    JOIN: _classic_timer(join_time_over),
-    SYNC: _classic_timer(sync_time_over),
+    JOIN: _join_time_over,
+    SYNC: _sync_time_over,
     EXPIRY: expire,
-    **CONSUMER_TIMERS,
+    CONSUMER_SESSION: _expire_member,
+    CONSUMER_JOIN: _expire_member,
+    CONSUMER_SYNC: _expire_member,
+    REBALANCE: _expire_rebalance,
+    RESOLVE: _resolve,
 }
-"""What to do when a timer is due, by its kind."""
+"""What to do when a timer is due, by its kind. Its group may be gone by now."""

@@ -49,6 +49,9 @@ class Written(NamedTuple):
     version: int
 
 
+_make_written = tuple.__new__  # half the cost of its constructor
+
+
 class Markers(NamedTuple):
     """The end of a transaction, to be written to each of its partitions."""
 
@@ -84,7 +87,7 @@ class Machine(Protocol):
     def expired(self, operation: Operation, timer: Hashable) -> None:
         """A timer that this machine set is due."""
 
-    def resigned(self) -> list[Reply]:
+    def pending_replies(self) -> list[Reply]:
         """Those who wait for an answer, for this machine will not give it any more."""
 
 
@@ -93,15 +96,37 @@ Work: TypeAlias = Iterator[Event]
 
 
 class Operation:
+    __slots__ = (
+        "_machine",
+        "_undos",
+        "answers",
+        "markers",
+        "most_bytes",
+        "now_ms",
+        "producer",
+        "records",
+        "steady_ms",
+        "timers",
+        "work",
+    )
+
     def __init__(
-        self, machine: Machine, now_ms: int, producer: tuple[int, int] = NO_PRODUCER, most_bytes: int = MOST_BYTES
+        self,
+        machine: Machine,
+        now_ms: int,
+        producer: tuple[int, int] = NO_PRODUCER,
+        most_bytes: int = MOST_BYTES,
+        steady_ms: int | None = None,
     ) -> None:
         """`producer`: the id and epoch in whose transaction the records are written.
 
         `most_bytes`: what a batch of the log may have. What is asked for and could not be kept in one is refused.
+
+        `steady_ms`: of a clock that nobody sets, for what takes its time.
         """
         self._machine = machine
         self.now_ms = now_ms
+        self.steady_ms = now_ms if steady_ms is None else steady_ms
         self.producer = producer
         self.most_bytes = most_bytes
         self.records: list[Written] = []
@@ -112,7 +137,7 @@ class Operation:
         self._undos: list[Undo | None] = []  # one a record
 
     def write(self, key: Message, value: Message | None, version: int = 0) -> None:
-        self.records.append(Written(key, value, version))
+        self.records.append(_make_written(Written, (key, value, version)))
         self._undos.append(self._machine.replay(key, value, self.producer[0]))
 
     @property

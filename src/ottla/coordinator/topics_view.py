@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from ottla.records.growth import Growths
+
 
 class TopicView(Protocol):
     @property
@@ -15,6 +17,9 @@ class TopicView(Protocol):
 
     @property
     def partition_count(self) -> int: ...
+
+    @property
+    def growths(self) -> Growths: ...
 
 
 class TopicsView(Protocol):

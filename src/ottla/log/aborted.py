@@ -30,12 +30,14 @@ def pack_entry(entry: AbortedTransaction) -> bytes:
 
 
 def unpack_entries(data: bytes) -> list[AbortedTransaction]:
-    entries = []
+    entries: list[AbortedTransaction] = []
     for position in range(0, len(data) - len(data) % ENTRY.size, ENTRY.size):
         version, *numbers = ENTRY.unpack_from(data, position)
         entry = AbortedTransaction(*numbers)
         if version != 0 or not 0 <= entry.first_offset < entry.last_offset:
             raise CorruptLog(f"aborted transaction at byte {position}: version {version}, {entry}")
+        if entries and entries[-1].last_offset >= entry.last_offset:
+            raise CorruptLog(f"aborted transaction at byte {position}: {entry} follows {entries[-1]}")
         entries.append(entry)
     return entries
 

@@ -31,17 +31,22 @@ class CheckpointFile:
         self._contents = contents
         return offsets
 
-    def writing(self, offsets: Mapping[TopicPartition, int]) -> Callable[[], None]:
-        """The job of writing offsets as they are now; one that would change nothing does nothing."""
+    def next_number(self) -> int:
+        """For who begins to gather offsets: what others gather later counts more, whoever writes first."""
         self._asked += 1
-        return partial(self._write, self._asked, format_offsets(offsets))
+        return self._asked
 
-    def _write(self, number: int, contents: bytes) -> None:
+    def writing(self, offsets: Mapping[TopicPartition, int], number: int | None = None) -> Callable[[], None]:
+        """The job of writing offsets, which nobody changes any more; one that would change nothing does nothing."""
+        return partial(self._write, self.next_number() if number is None else number, offsets)
+
+    def _write(self, number: int, offsets: Mapping[TopicPartition, int]) -> None:
+        contents = format_offsets(offsets)
         with self._lock:
             if number < self._written:
                 return
-            self._written = number
             if contents != self._contents:
                 self._contents = None
                 self._files.replace(self._path, contents)
                 self._contents = contents
+            self._written = number  # what failed has done nothing for those who came before it

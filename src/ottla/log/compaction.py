@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ottla.log.aborted import AbortedRanges, AbortedTransaction
-from ottla.log.errors import CorruptLog
+from ottla.log.errors import OUT_OF_FILES, PASSING, CorruptLog
 from ottla.log.files import Buffer, remove_all
 from ottla.log.log import Log
 from ottla.log.scan import SegmentScan
@@ -24,14 +24,18 @@ from ottla.log.segment import CLEANED, LARGEST_RELATIVE_OFFSET, LOG, SWAP, Segme
 from ottla.log.topic_config import MOST
 from ottla.records.batch import CONTROL, TRANSACTIONAL, BatchHeader, read_header
 from ottla.records.codec import decode_keys
-from ottla.records.read import Batch
-from ottla.records.retain import empty_batch, retain_batch
+from ottla.records.portions import Portion, record_portions
+from ottla.records.retain import RetainedBatch, empty_batch, retain_batch
 
 SLICE_BYTES = 1 << 20
 MAP_BYTES = 128 << 20
+MOST_TOGETHER = 20  # segments that become one: their files are renamed at once
+BATCH_BYTES = 1024  # what a batch counts for beside its bytes, in a slice
+SEGMENT_BYTES = 1 << 16  # and a segment
 ENTRY_BYTES = 160  # what a key takes in the map beside its own bytes: two objects, and its place in the table
 
 Job = Callable[[], None]
+Keeping = Generator[Job | None, None, Buffer | None]
 
 
 class Cleanable(NamedTuple):
@@ -141,7 +145,6 @@ class Compaction:
         return self.log.segments.layout_version != self._layout_version
 
     def _slice_is_over(self, size_bytes: int, slice_bytes: int) -> bool:
-        self.read_bytes += size_bytes
         self._slice_bytes += size_bytes
         if self._slice_bytes < slice_bytes:
             return False
@@ -157,32 +160,46 @@ class Compaction:
         for segment in self.log.segments.starting_at(start):
             if segment.base_offset >= end:
                 break
-            for header, batch in self._batches(segment):
-                if header.last_offset < start:
-                    continue
-                if self._free_bytes <= 0 or header.base_offset >= end:
-                    return
-                if not (header.attributes & CONTROL or aborted.find(header)):
-                    self._map_batch(header, batch)
+            for header, batch in self._batches(segment, segment.position_of(start)):
+                if header.base_offset >= end:
+                    break
                 self._map_end = header.next_offset
-                if self._slice_is_over(header.size, slice_bytes):
+                self.read_bytes += header.size
+                if not (header.attributes & CONTROL or aborted.find(header)):
+                    yield from self._map_batch(header, batch)
+                if self._slice_is_over(header.size + BATCH_BYTES, slice_bytes):
                     yield None
-                    if self._is_overtaken():
-                        return
+                if self._map_end != header.next_offset or self._is_overtaken():
+                    return
+            if self._slice_is_over(SEGMENT_BYTES, slice_bytes):
+                yield None
+                if self._is_overtaken():
+                    return
         self._map_end = end
 
-    def _map_batch(self, header: BatchHeader, batch: memoryview) -> None:
-        base_offset, offsets = header.base_offset, self._offsets
-        for offset_delta, key, _ in decode_keys(Batch(header, batch).area(), header.count):
-            if key is not None:
+    def _map_batch(self, header: BatchHeader, batch: memoryview) -> Iterator[None]:
+        """Where the map is full, it ends before the first key that it does not take."""
+        start, base_offset, offsets = self._work.first_dirty_offset, header.base_offset, self._offsets
+        for portion in record_portions(batch, header):
+            for offset_delta, key, _ in decode_keys(portion.area, portion.records):
+                offset = base_offset + offset_delta
+                if key is None or offset < start:
+                    continue
                 if key not in offsets:
+                    if self._free_bytes <= 0:
+                        self._map_end = offset
+                        return
                     self._free_bytes -= ENTRY_BYTES + len(key)
-                offsets[key] = base_offset + offset_delta
+                offsets[key] = offset
+            if _is_part(portion, header):
+                yield None
+                if self._is_overtaken():
+                    return
 
     @staticmethod
-    def _batches(segment: Segment) -> Iterator[tuple[BatchHeader, memoryview]]:
+    def _batches(segment: Segment, position: int = 0) -> Iterator[tuple[BatchHeader, memoryview]]:
         """The batches of a segment, each checked: what is rotten must not be written out as good."""
-        scan = SegmentScan(segment)
+        scan = SegmentScan(segment, position=position)
         for _, header, batch in scan:
             yield header, batch
         if scan.fault is not None:
@@ -194,21 +211,28 @@ class Compaction:
         """Neighbours that may be written into one segment, by the sizes they have now."""
         config = self.log.config
         groups: list[list[Segment]] = []
+        log_bytes = index_bytes = time_bytes = 0
         for segment in segments:
-            together = [*groups[-1], segment] if groups else []
-            fits = (
-                sum(member.size_bytes for member in together) <= config.segment_bytes
-                and sum(member.offset_index.size_bytes for member in together) <= config.segment_index_bytes
-                and sum(member.time_index.size_bytes for member in together) <= config.segment_index_bytes
-            )
-            if together and fits and self._end_of(segment) - together[0].base_offset <= LARGEST_RELATIVE_OFFSET:
+            log_bytes += segment.size_bytes
+            index_bytes += segment.offset_index.size_bytes
+            time_bytes += segment.time_index.size_bytes
+            if (
+                groups
+                and len(groups[-1]) < MOST_TOGETHER
+                and log_bytes <= config.segment_bytes
+                and max(index_bytes, time_bytes) <= config.segment_index_bytes
+                and self._end_of(segment) - groups[-1][0].base_offset <= LARGEST_RELATIVE_OFFSET
+            ):
                 groups[-1].append(segment)
             else:
                 groups.append([segment])
+                log_bytes = segment.size_bytes
+                index_bytes, time_bytes = segment.offset_index.size_bytes, segment.time_index.size_bytes
         return groups
 
     def _end_of(self, segment: Segment) -> int:
-        return self.log.segments[self.log.segments.index(segment) + 1].base_offset
+        segments = self.log.segments
+        return segments[segments.number_for(segment.base_offset) + 1].base_offset
 
     def _rewrite(
         self, group: list[Segment], transactions: Transactions, slice_bytes: int
@@ -228,22 +252,32 @@ class Compaction:
         try:
             yield from self._write_kept(new, group, keeper, slice_bytes)
             yield new.sync
-        except OSError:
+        except Exception:
             remove_all(log.files, new.paths())  # a full disk needs the room
             raise
         if self._abandon(new):
             return False
-        try:
-            new.change_suffix(SWAP, log_last=True)
-            yield lambda: log.files.sync_folder(log.folder)
-        except OSError as error:
-            # The next opening may find the new segment whole and take it, so the old ones must stay as they are.
-            raise log.stopped(error) from error
+        yield from self._make_known(new)
         if self._abandon(new):
             return False
         log.replace_segments(group, [new], self._now_ms)
         self._layout_version = log.segments.layout_version
         return True
+
+    def _make_known(self, new: Segment) -> Generator[Job | None, None, None]:
+        """From then on the next opening takes the new segment in the place of the old ones."""
+        log, passing = self.log, PASSING
+        new.close()  # the sync of the folder needs a descriptor
+        try:
+            new.change_suffix(SWAP)
+            passing = OUT_OF_FILES  # to want room is a failure of the sync, but then nothing was asked of the disk
+            yield lambda: log.files.sync_folder(log.folder)
+        except OSError as error:
+            if error.errno not in passing:
+                # It may be known already, so the old ones must stay as they are.
+                raise log.stopped(error) from error
+            new.remove_files(SWAP, CLEANED)
+            raise
 
     def _write_kept(
         self, new: Segment, group: list[Segment], keeper: Keeper, slice_bytes: int
@@ -251,15 +285,20 @@ class Compaction:
         new.append(b"")
         for segment in group:
             for header, batch in self._batches(segment):
-                kept = keeper.kept(header, batch)
+                self.read_bytes += header.size
+                kept = yield from keeper.kept(header, batch)
                 if kept is not None:
                     position = new.append(kept)
                     max_timestamp = read_header(kept).max_timestamp
                     new.note_batch(position, len(kept), header.last_offset, max_timestamp)
-                if self._slice_is_over(header.size, slice_bytes):
+                if self._slice_is_over(header.size + BATCH_BYTES, slice_bytes):
                     yield None
-                    if self._is_overtaken():
-                        return
+                if self._is_overtaken():
+                    return
+            if self._slice_is_over(SEGMENT_BYTES, slice_bytes):
+                yield None
+                if self._is_overtaken():
+                    return
         new.aborted.entries.extend(keeper.aborted)
         new.write_indexes()
 
@@ -290,18 +329,19 @@ class Keeper:
         self._end_offset = end_offset
         self._now_ms = now_ms
         self._horizon_ms = min(now_ms + log.config.delete_retention_ms, MOST)  # it goes into a batch
-        self._producers = {
-            producer_id: (producer.last_offset if producer.batches else None, producer.epoch)
-            for producer_id, producer in log.producers.by_id.items()
-        }
+        self._producers = log.producers.by_id
+        self._recovery_point = log.recovery_point
 
-    def kept(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
-        """The batch as it is to be written: as it was, with fewer records, with none, or not at all."""
+    def kept(self, header: BatchHeader, batch: memoryview) -> Keeping:
+        """The batch as it is to be written: as it was, with fewer records, with none, or not at all.
+
+        A batch may decompress to gigabytes, so it is looked at in steps; what they yield is as in `Compaction.run`.
+        """
         if header.attributes & CONTROL:
             return self._kept_marker(header, batch)
         if header.count == 0 or self._transactions.is_aborted(header):
             return self._nothing(header, batch)
-        return self._kept_data(header, batch)
+        return (yield from self._kept_data(header, batch))
 
     def _kept_marker(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
         """A marker outlives the batches of its transaction by `delete.retention.ms`."""
@@ -316,25 +356,45 @@ class Keeper:
             return retain_batch(batch, [True], delete_horizon_ms=self._horizon_ms)
         return batch if self._now_ms < header.delete_horizon_ms else self._nothing(header, batch)
 
-    def _kept_data(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
+    def _kept_data(self, header: BatchHeader, batch: memoryview) -> Keeping:
+        kept_count, has_tombstones = 0, False
+        for portion in record_portions(batch, header):
+            mask, keeps_tombstone = self._mask(header, portion)
+            kept_count += mask.count(1)
+            has_tombstones |= keeps_tombstone
+            if _is_part(portion, header):
+                yield None
+        if not kept_count:
+            return self._nothing(header, batch)
+        needs_horizon = has_tombstones and header.delete_horizon_ms is None
+        if kept_count == header.count and not needs_horizon:
+            return batch
+        retained = RetainedBatch(header, self._horizon_ms if needs_horizon else None)
+        if not _is_part(portion, header):
+            job = retained.add(portion, mask)
+            if job is not None:
+                yield job
+            return retained.finish()
+        for portion in record_portions(batch, header):
+            # Decided again: what was decided of all the records may be more than should be held.
+            yield retained.add(portion, self._mask(header, portion)[0])
+        return retained.finish()
+
+    def _mask(self, header: BatchHeader, portion: Portion) -> tuple[bytes, bool]:
+        """For each record whether it is kept; and whether one of these is a tombstone that may go in time."""
         base_offset, map_end, latest = header.base_offset, self._map_end, self._offsets.get
         horizon_ms = header.delete_horizon_ms
         keeps_tombstones = horizon_ms is None or self._now_ms < horizon_ms
         has_tombstones = False
         mask = []
-        for offset_delta, key, is_tombstone in decode_keys(Batch(header, batch).area(), header.count):
+        for offset_delta, key, is_tombstone in decode_keys(portion.area, portion.records):
             offset = base_offset + offset_delta
             keep = offset >= map_end or (
                 key is not None and offset >= latest(key, -1) and (keeps_tombstones or not is_tombstone)
             )
             mask.append(keep)
             has_tombstones |= keep and is_tombstone and offset < map_end
-        if not any(mask):
-            return self._nothing(header, batch)
-        needs_horizon = has_tombstones and horizon_ms is None
-        if all(mask) and not needs_horizon:
-            return batch
-        return retain_batch(batch, mask, delete_horizon_ms=self._horizon_ms if needs_horizon else None)
+        return bytes(mask), has_tombstones
 
     def _nothing(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
         """No record is left. The header stays where it tells what a producer wrote last, or where the range ends."""
@@ -343,10 +403,16 @@ class Keeper:
         return None
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
-        known = self._producers.get(header.producer_id)
-        if known is None:
+        """Of what is on the disk: its later batches may be lost."""
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
             return False
-        last_offset, epoch = known
-        if last_offset is None:
-            return header.is_control and header.producer_epoch == epoch
-        return header.last_offset == last_offset
+        if not producer.batches:
+            return header.is_control and header.producer_epoch == producer.epoch
+        safe = [batch.last_offset for batch in producer.batches if batch.last_offset < self._recovery_point]
+        return bool(safe) and header.last_offset == safe[-1]
+
+
+def _is_part(portion: Portion, header: BatchHeader) -> bool:
+    """Whether there is more of its batch than this, so that others may have a turn before it goes on."""
+    return portion.records != header.count

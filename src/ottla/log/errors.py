@@ -7,8 +7,15 @@ import functools
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
-PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+OUT_OF_FILES = frozenset({errno.EMFILE, errno.ENFILE})
+PASSING = FULL | OUT_OF_FILES
 """Errors of the system that may be over soon: a full disk, too many open files."""
+
+
+def is_lasting(error: OSError) -> bool:
+    """Whether the disk is at fault, and not only for a moment."""
+    return error.errno is not None and error.errno not in PASSING
 
 
 class LogError(Exception):
@@ -41,6 +48,12 @@ class StorageFailed(LogError):
     """The disk failed, or failed before: the log takes no more writes until it is opened again."""
 
     code = 56
+
+
+class LogDeleted(StorageFailed):
+    """The topic was deleted while somebody had to do with its log."""
+
+    code = 3
 
 
 class StaleLeaderEpoch(LogError):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import mmap
 import os
 import sys
 import threading
@@ -43,6 +42,9 @@ class File(Protocol):
     def read_into(self, position: int, buffer: memoryview) -> int:
         """Fill `buffer` from `position`; how many bytes there were."""
 
+    def write_over(self, position: int, data: Buffer) -> None:
+        """Write where there are bytes already."""
+
     def truncate(self, size_bytes: int) -> None: ...
 
     def sync(self) -> None:
@@ -67,7 +69,10 @@ class Files(Protocol):
         """Ask for the folders in this one to be kept apart from each other, where the file system knows how."""
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """The names in a folder with the size of each."""
+        """The files in a folder, by name, with the size of each."""
+
+    def folders(self, folder: str) -> list[str]:
+        """The names of the folders in a folder."""
 
     def exists(self, path: str) -> bool: ...
 
@@ -75,8 +80,8 @@ class Files(Protocol):
 
     def read_all(self, path: str) -> bytes: ...
 
-    def map(self, path: str) -> Buffer:
-        """The whole of a file that will not be written to while the map is in use."""
+    def read_at(self, path: str, position: int, size_bytes: int) -> bytes:
+        """Up to `size_bytes` of a file that is not open, from `position`; fewer at its end."""
 
     def write_at(self, path: str, position: int, data: Buffer) -> None:
         """Cut or fill a small file to end with `data` at `position`; made if missing; not synced."""
@@ -89,7 +94,8 @@ class Files(Protocol):
     def remove(self, path: str) -> None:
         """Remove a file; one that is not there is fine."""
 
-    def remove_folder(self, path: str) -> None: ...
+    def remove_tree(self, path: str) -> None:
+        """Remove a folder with all that is in it; what is not there, or goes meanwhile, is fine."""
 
     def sync_path(self, path: str) -> None:
         """Sync a file that is not open; one that is not there is fine."""
@@ -142,6 +148,9 @@ class DiskFile:
     def read_into(self, position: int, buffer: memoryview) -> int:
         return os.preadv(self._descriptor, [buffer], position)
 
+    def write_over(self, position: int, data: Buffer) -> None:
+        _write_all(self._descriptor, data, position)
+
     def truncate(self, size_bytes: int) -> None:
         os.ftruncate(self._descriptor, size_bytes)
         self.size_bytes = size_bytes
@@ -182,7 +191,11 @@ class DiskFiles:
 
     def sizes(self, folder: str) -> dict[str, int]:
         with os.scandir(folder) as entries:
-            return {entry.name: entry.stat().st_size for entry in entries}
+            return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+
+    def folders(self, folder: str) -> list[str]:
+        with os.scandir(folder) as entries:
+            return [entry.name for entry in entries if entry.is_dir()]
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -200,12 +213,10 @@ class DiskFiles:
             os.close(descriptor)
         return b"".join(parts)
 
-    def map(self, path: str) -> Buffer:
+    def read_at(self, path: str, position: int, size_bytes: int) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            if os.fstat(descriptor).st_size == 0:
-                return b""
-            return memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
+            return os.pread(descriptor, size_bytes, position)
         finally:
             os.close(descriptor)
 
@@ -226,6 +237,10 @@ class DiskFiles:
             _write_all(descriptor, data, 0)
             if durable:
                 os.fdatasync(descriptor)
+        except OSError:
+            with contextlib.suppress(OSError):  # a full disk needs the room
+                os.ftruncate(descriptor, 0)
+            raise
         finally:
             os.close(descriptor)
         os.replace(temporary, path)
@@ -239,8 +254,13 @@ class DiskFiles:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
 
-    def remove_folder(self, path: str) -> None:
-        os.rmdir(path)
+    def remove_tree(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            with os.scandir(path) as entries:
+                names = {entry.path: entry.is_dir(follow_symlinks=False) for entry in entries}
+            for name, is_folder in names.items():
+                (self.remove_tree if is_folder else self.remove)(name)
+            (os.unlink if os.path.islink(path) else os.rmdir)(path)
 
     def sync_path(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -265,13 +285,19 @@ class DiskFiles:
             with contextlib.suppress(IndexError):  # none are left
                 while True:
                     number, job = waiting.pop()
-                    failure = failure_of(job)
+                    try:
+                        failure = failure_of(job)
+                    except Exception as mistake:  # of which nobody would hear on another thread
+                        failure = OSError(repr(mistake))
                     if failure is not None:
                         errors[number] = failure
 
-        threads = [threading.Thread(target=work) for _ in range(min(len(jobs), SYNCS_AT_ONCE) - 1)]
-        for thread in threads:
-            thread.start()
+        threads: list[threading.Thread] = []
+        with contextlib.suppress(RuntimeError):  # the system has no more threads: then there are fewer
+            while len(threads) < min(len(jobs), SYNCS_AT_ONCE) - 1:
+                thread = threading.Thread(target=work)
+                thread.start()
+                threads.append(thread)
         work()
         for thread in threads:
             thread.join()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from typing import NamedTuple, TypeAlias
 
+from ottla.log.errors import StorageFailed
 from ottla.log.log import Log
 from ottla.log.segment import Segment
 from ottla.records.batch import BatchHeader
@@ -46,6 +47,8 @@ def _again_if_moved(search: Callable[[], Search]) -> Search:
             return (yield from search())
         except _Moved:
             continue
+        except OSError as error:
+            raise StorageFailed(str(error)) from error
 
 
 def _search(log: Log, timestamp: int) -> Search:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from functools import partial
+from typing import TypeVar
 
 from ottla.log.checkpoint import (
     CLEANER_OFFSETS,
@@ -18,7 +18,7 @@ from ottla.log.checkpoint import (
     parse_partition_metadata,
 )
 from ottla.log.checkpoint_file import CheckpointFile
-from ottla.log.errors import StorageFailed
+from ottla.log.errors import FULL, StorageFailed, is_lasting
 from ottla.log.files import Files, Lock, failure_of
 from ottla.log.flush import Flush, run_together
 from ottla.log.log import Log
@@ -28,20 +28,31 @@ from ottla.wire.uuids import new_uuid
 
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
+BOOT_ID = ".boot_id"
 DELETED_FOLDER = "-delete"
+FUTURE_FOLDER = "-future"  # of a copy that was not finished
+_FUTURE_FOLDER = re.compile(rf"(.+)-(\d{{1,10}})\.[0-9a-f]{{32}}{FUTURE_FOLDER}")
 _PARTITION_FOLDER = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d{1,10})")
 
+CHECKPOINTED_A_SLICE = 1000
 CHECKPOINTS = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS)
+# A high watermark of another partition does no harm: it ends where the log does.
+HARMFUL_CHECKPOINTS = (RECOVERY_POINTS, LOG_STARTS, CLEANER_OFFSETS)
 
+T = TypeVar("T")
 ConfigFor = Callable[[str], TopicConfig]
+Failed = Callable[[Collection[TopicPartition]], None]
+"""Is told of logs that take no more writes until they are opened again."""
 
 
 class LogManager:
     """Opens every log of a data folder, and keeps them together until `close`."""
 
-    def __init__(self, files: Files, folder: str) -> None:
+    def __init__(self, files: Files, folder: str, failed: Failed = lambda _partitions: None) -> None:
         self.files = files
         self.folder = folder
+        self.failure: str | None = None  # why nothing in the folder can be used any more
+        self._failed = failed
         self.logs: dict[TopicPartition, Log] = {}
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         self.recovered: dict[TopicPartition, Recovered] = {}
@@ -49,8 +60,11 @@ class LogManager:
         self._checkpoints = {name: CheckpointFile(files, f"{folder}/{name}") for name in CHECKPOINTS}
         self._lock: Lock | None = None
         self._is_open = False  # all logs are, and what is in the checkpoints can be told from them
-        self._doomed_folders: list[tuple[int, str]] = []
-        self._has_deletions_to_sync = False
+        self._doomed_folders: list[tuple[int, int, str]] = []  # since when, when they go, and their paths
+        self.has_deletions_to_sync = False
+        self.make_room: Callable[[], bool] = lambda: False  # on a full disk, for opening and deleting; False: it cannot
+        self.stale: set[TopicPartition] = set()  # partitions that are gone, and that checkpoints may still tell of
+        self.unfinished: list[tuple[bytes, int]] = []  # on their way here at the last stop, by topic id and index
 
     def open(self, config_for: ConfigFor, now_ms: int) -> None:
         """Take the folder, if that is not done yet, and open all logs in it, healing what a crash left behind."""
@@ -66,23 +80,55 @@ class LogManager:
         self.files.sync_folder(self.folder)  # the checkpoints that were read, too, may have been about to be renamed
         for name, partition in self._partition_folders(now_ms):
             recovered = Recovered()
-            log = open_log(
-                self.files,
-                self._path(name),
-                config_for(partition[0]),
-                now_ms=now_ms,
-                clean=clean,
-                recovery_point=recovery_points.get(partition, 0),
-                log_start_offset=log_starts.get(partition, 0),
-                recovered=recovered,
+            log = self.with_room(
+                partial(
+                    open_log,
+                    self.files,
+                    self._path(name),
+                    config_for(partition[0]),
+                    now_ms=now_ms,
+                    clean=clean,
+                    recovery_point=recovery_points.get(partition, 0),
+                    log_start_offset=log_starts.get(partition, 0),
+                    recovered=recovered,
+                )
             )
-            self._adopt(partition, log)
+            self._look_after(partition, log)
+            self.logs[partition] = log
             log.advance_high_watermark(high_watermarks.get(partition, log.log_start_offset))
             if recovered.faults or (recovered.scanned_bytes and not clean):
                 self.recovered[partition] = recovered
+        self.stale = {*recovery_points, *log_starts, *self.cleaner_offsets}.difference(self.logs)
+        for partition in self.stale:
+            self.cleaner_offsets.pop(partition, None)
         for partition, log in self.logs.items():
             self._lower_cleaner_offset(partition, log.end_offset)
         self._is_open = True
+
+    def with_room(self, make: Callable[[], T]) -> T:
+        """Make something also on a full disk, as long as somebody makes room: one try does not mind the one before."""
+        while True:
+            try:
+                return make()
+            except OSError as error:
+                if error.errno not in FULL or not self.make_room():
+                    raise
+
+    def may_lack_data(self, boot_id: str | None) -> bool:
+        """Whether what was written before may be lost: nobody closed the logs, and the machine was started since.
+
+        `boot_id`: of this run of the machine; None: what the kernel says.
+        """
+        path = self._path(BOOT_ID)
+        if not self.files.exists(path) or self.files.exists(self._path(CLEAN_SHUTDOWN)):
+            return False
+        return self.files.read_all(path) != (boot_id or _kernel_boot_id()).encode()
+
+    def note_boot(self, boot_id: str | None) -> None:
+        """From now on the data is as this run of the machine has it: whoever had to know what it may lack knows it."""
+        current, path = (boot_id or _kernel_boot_id()).encode(), self._path(BOOT_ID)
+        if not self.files.exists(path) or self.files.read_all(path) != current:
+            self.with_room(lambda: self.files.replace(path, current))
 
     def take_folder(self) -> None:
         """Make the folder if it is missing, and lock it; OSError when another process has it."""
@@ -105,15 +151,15 @@ class LogManager:
             return {}
 
     def _partition_folders(self, now_ms: int) -> Iterator[tuple[str, TopicPartition]]:
-        for name in sorted(self.files.sizes(self.folder)):
-            if name.endswith(DELETED_FOLDER):
-                self._doomed_folders.append((now_ms, self._path(name)))
+        for name in sorted(self.files.folders(self.folder)):
+            if future := _FUTURE_FOLDER.fullmatch(name):
+                topic_id = self._noted_topic_id(self._path(name))
+                if topic_id is not None:
+                    self.unfinished.append((topic_id, int(future[2])))
+            if name.endswith((DELETED_FOLDER, FUTURE_FOLDER)):
+                self._doomed_folders.append((now_ms, now_ms, self._path(name)))
             elif match := _PARTITION_FOLDER.fullmatch(name):
                 yield name, (match[1], int(match[2]))
-
-    def _adopt(self, partition: TopicPartition, log: Log) -> None:
-        log.before_truncation = partial(self._truncating, partition)
-        self.logs[partition] = log
 
     def _truncating(self, partition: TopicPartition, offset: int) -> None:
         """Have the checkpoints know of a truncation before it comes: it is not on the disk, nor compacted, behind."""
@@ -131,7 +177,20 @@ class LogManager:
     def create(
         self, topic: str, partition: int, config: TopicConfig, now_ms: int, topic_id: bytes | None = None
     ) -> Log:
-        """An empty log for a partition that is not here yet. Its folder is made with its first record."""
+        """A partition that is not here yet."""
+        log = self.make(topic, partition, config, now_ms, topic_id)
+        self.adopt({(topic, partition): log})
+        return log
+
+    def adopt(self, logs: Mapping[TopicPartition, Log]) -> None:
+        """Partitions that were made are here from now on, all at once."""
+        self.logs.update(logs)
+
+    def make(self, topic: str, partition: int, config: TopicConfig, now_ms: int, topic_id: bytes | None = None) -> Log:
+        """An empty log for a partition, which is not here before it is adopted. Its first record makes its folder.
+
+        What is left there of another may be put out of the way: `sync_deletions` makes sure of that.
+        """
         name = f"{topic}-{partition}"
         if not _PARTITION_FOLDER.fullmatch(name):
             raise ValueError(f"{name!r} cannot be the name of a partition's folder")
@@ -141,74 +200,123 @@ class LogManager:
         if self.files.exists(path):
             self._put_out_of_the_way(path, now_ms)
         log = empty_log(self.files, path, config, now_ms, topic_id=topic_id)
-        self._adopt((topic, partition), log)
+        self._look_after((topic, partition), log)
         return log
+
+    def _look_after(self, partition: TopicPartition, log: Log) -> None:
+        log.before_truncation = partial(self._truncating, partition)
+        log.before_folder = partial(self._begin_anew, partition)
+        log.told_of_error = partial(self._log_failed, partition)
+        log.with_room = self.with_room
+
+    def _log_failed(self, partition: TopicPartition, error: OSError) -> None:
+        """An error of the disk that lasts is one of the whole folder."""
+        log = self.logs.get(partition)
+        if is_lasting(error):
+            self.fail(error)
+        elif log is not None and log.failure is not None:
+            self._failed([partition])
+
+    def fail(self, error: OSError) -> None:
+        """Use nothing in the folder any more."""
+        if self.failure is None:
+            self.failure = f"{self.folder}: {error}"
+            for log in self.logs.values():
+                log.failure = log.failure or self.failure
+            self._failed(self.logs.keys())
+
+    def make_failed(self, topic: str, partition: int, config: TopicConfig, now_ms: int) -> Log:
+        """What stands for a log that may lie in this folder, which cannot be used."""
+        log = self.logs[topic, partition] = empty_log(self.files, self._path(f"{topic}-{partition}"), config, now_ms)
+        log.failure = self.failure
+        return log
+
+    def take_in(self, partition: TopicPartition, log: Log) -> None:
+        """A log that came from another folder."""
+        self._look_after(partition, log)
+        self.stale.discard(partition)
+        self.logs[partition] = log
 
     def _put_out_of_the_way(self, folder: str, now_ms: int) -> None:
         """The partition of a folder was deleted, but the folder could not be taken off the disk then."""
         try:
-            self._doom(folder, now_ms)
-            self.sync_deletions()
+            self.doom(folder, now_ms)
         except OSError as error:
             raise StorageFailed(f"{folder}: {error}") from error
 
     def topic_id(self, topic: str, partition: int) -> bytes | None:
         """The topic id that a partition's folder was made for; None if it does not say, or a crash tore it."""
+        return self._noted_topic_id(self.logs[topic, partition].folder)
+
+    def _noted_topic_id(self, folder: str) -> bytes | None:
         try:
-            path = f"{self.logs[topic, partition].folder}/{PARTITION_METADATA}"
-            return parse_partition_metadata(self.files.read_all(path))
+            return parse_partition_metadata(self.files.read_all(f"{folder}/{PARTITION_METADATA}"))
         except (FileNotFoundError, CorruptCheckpoint):
             return None
+
+    def take_out(self, topic: str, partition: int) -> Log:
+        """Have nothing more to do with a partition."""
+        log = self.logs.pop((topic, partition))
+        self.cleaner_offsets.pop((topic, partition), None)
+        if log.has_folder:
+            self.stale.add((topic, partition))
+        return log
 
     def delete(self, topic: str, partition: int, now_ms: int) -> None:
         """Take a partition out at once; its files go after `file.delete.delay.ms`, for readers' sake.
 
         A loss of power may bring the files back, until `sync_deletions` has been called.
         """
-        log = self.logs.pop((topic, partition))
-        self.cleaner_offsets.pop((topic, partition), None)
+        log = self.take_out(topic, partition)
         log.retire()
         if log.has_folder:
-            self._doom(log.folder, now_ms + log.config.file_delete_delay_ms)
+            self.doom(log.folder, now_ms, log.config.file_delete_delay_ms)
 
-    def _doom(self, folder: str, removal_ms: int) -> None:
+    def doom(self, folder: str, now_ms: int, delay_ms: int = 0) -> None:
+        """Take the name of a folder away, and the folder itself later."""
         suffix = f".{new_uuid().hex()}{DELETED_FOLDER}"
         doomed = folder[: len(self.folder) + 256 - len(suffix)] + suffix
-        self.files.rename(folder, doomed)
-        self._doomed_folders.append((removal_ms, doomed))
-        self._has_deletions_to_sync = True
+        self.with_room(lambda: self.files.rename(folder, doomed))  # its name is longer
+        self._doomed_folders.append((now_ms, now_ms + delay_ms, doomed))
+        self.has_deletions_to_sync = True
 
     def sync_deletions(self) -> None:
-        if self._has_deletions_to_sync:
-            self.files.sync_folder(self.folder)
-            self._has_deletions_to_sync = False
+        """Touches no state: safe on any thread."""
+        self.files.sync_folder(self.folder)
 
     def due_folders(self, now_ms: int) -> list[str]:
         """Folders of deleted partitions to be removed now; each is handed out once."""
-        due = [path for when, path in self._doomed_folders if when <= now_ms]
-        self._doomed_folders = [entry for entry in self._doomed_folders if entry[0] > now_ms]
+        due = [path for since, when, path in self._doomed_folders if not since <= now_ms < when]  # or it was set back
+        self._doomed_folders = [entry for entry in self._doomed_folders if entry[0] <= now_ms < entry[1]]
         return due
 
     def remove_folders(self, paths: Iterable[str]) -> None:
         """Remove the folders of deleted partitions, all that can be. Touches no state: safe on any thread."""
-        for failure in [failure_of(partial(self._remove_folder, path)) for path in paths]:
+        for failure in [failure_of(partial(self.files.remove_tree, path)) for path in paths]:
             if failure is not None:
                 raise failure
-
-    def _remove_folder(self, path: str) -> None:
-        for name in self.files.sizes(path):
-            self.files.remove(f"{path}/{name}")
-        self.files.remove_folder(path)
 
     # Checkpoints
 
     def checkpoint(self, name: str) -> Callable[[], None]:
         """The job of writing a checkpoint as it should be now, for any thread."""
-        return self._checkpoints[name].writing(self._offsets_for(name))
+        return self._checkpoints[name].writing(self._offsets_for(name, self.logs))
 
-    def _offsets_for(self, name: str) -> dict[TopicPartition, int]:
+    def checkpoint_in_slices(self, name: str) -> Generator[Callable[[], None] | None, None, None]:
+        """The same for very many logs: some at a time, and then the job."""
+        number = self._checkpoints[name].next_number()
+        partitions = list(self.logs)
+        offsets: dict[TopicPartition, int] = {}
+        for first in range(0, len(partitions), CHECKPOINTED_A_SLICE):
+            part = partitions[first : first + CHECKPOINTED_A_SLICE]
+            offsets.update(self._offsets_for(name, part))
+            if len(part) == CHECKPOINTED_A_SLICE:
+                yield None
+        yield self._checkpoints[name].writing(offsets, number)
+
+    def _offsets_for(self, name: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """What is not in a file counts as 0, which is what most of many logs have."""
-        logs = self.logs.items()
+        logs = [(partition, self.logs[partition]) for partition in partitions if partition in self.logs]
         if name == RECOVERY_POINTS:
             return {partition: log.recovery_point for partition, log in logs if log.recovery_point}
         if name == HIGH_WATERMARKS:
@@ -219,10 +327,27 @@ class LogManager:
                 for partition, log in logs
                 if log.log_start_offset > log.segments[0].base_offset
             }
-        return self.cleaner_offsets
+        cleaned = self.cleaner_offsets
+        return {partition: cleaned[partition] for partition in partitions if partition in cleaned}
 
     def write_checkpoint(self, name: str) -> None:
         self.checkpoint(name)()
+
+    def forgetting(self) -> Callable[[], None]:
+        """The job of writing the checkpoints without partitions that are gone, for any thread."""
+        jobs = [self.checkpoint(name) for name in HARMFUL_CHECKPOINTS]
+
+        def run() -> None:
+            for job in jobs:
+                job()
+
+        return run
+
+    def _begin_anew(self, partition: TopicPartition) -> None:
+        """Before the first record of a partition: what is told of another of its name would count for this one."""
+        if partition in self.stale:
+            self.forgetting()()
+            self.stale.clear()
 
     def close(self, now_ms: int) -> None:
         """Close every log in good order, so that the next opening reads next to nothing.
@@ -230,7 +355,7 @@ class LogManager:
         Unless all of them were opened: then nothing is written, for it would be wrong about the others.
         """
         try:
-            if self._is_open:
+            if self._is_open and self.failure is None:
                 self._close_in_good_order(now_ms)
         finally:
             self.abandon()
@@ -248,15 +373,17 @@ class LogManager:
         flushes: list[tuple[Log, Flush]] = []
         for log in self.logs.values():
             try:
-                flush = log.begin_close()
+                flush = log.flusher.begin_close()
             except (OSError, StorageFailed):
                 is_clean = False
             else:
                 flushes += [(log, flush)] if flush is not None else []
         errors = run_together([flush for _, flush in flushes])
         for number, (log, flush) in enumerate(flushes):
-            with contextlib.suppress(StorageFailed):  # the log has noted it
-                log.end_flush(flush, now_ms, errors.get(number))
+            try:
+                log.flusher.end(flush, now_ms, errors.get(number))
+            except StorageFailed:
+                is_clean = False
         for log in self.logs.values():
             log.segments.close()
         return is_clean and all(log.failure is None for log in self.logs.values())
@@ -267,3 +394,12 @@ class LogManager:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+
+def _kernel_boot_id() -> str:
+    """Another one after each start of the machine; none where the kernel does not say."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return "unknown"

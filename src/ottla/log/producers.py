@@ -24,6 +24,18 @@ from ottla.records.build import ControlMarker
 KEPT_BATCHES = 5
 FIRST_VERSION_WITH_RISING_EPOCH = 2
 NO_OFFSET = -1
+MOST_PRODUCERS = 5000
+"""That a partition remembers: all of them are written down, at once, whenever a segment is full."""
+FORGOTTEN_AT_ONCE = 500
+SILENT_MS = 3_600_000
+"""For so long a producer writes nothing before it is forgotten because its last records are old."""
+
+
+def stable_offset(high_watermark: int, unstable_offset: int | None, log_start_offset: int) -> int:
+    """The last stable offset: up to where every transaction is decided and replicated."""
+    if unstable_offset is None:
+        return high_watermark
+    return max(log_start_offset, min(unstable_offset, high_watermark))  # records may have been deleted
 
 
 class Origin(enum.Enum):
@@ -72,6 +84,15 @@ class Unwritten(NamedTuple):
     followers: tuple[int, ...] = ()  # sequences that came since
 
 
+class Noticed(NamedTuple):
+    """When housekeeping first saw a producer as it is."""
+
+    epoch: int
+    last_offset: int
+    last_timestamp: int
+    steady_ms: int
+
+
 class Producer:
     """One producer id on one partition."""
 
@@ -98,10 +119,12 @@ class Producers:
 
     def __init__(self) -> None:
         self.by_id: dict[int, Producer] = {}
-        self._ongoing: OrderedDict[int, int] = OrderedDict()  # first offset -> producer id
-        self._unreplicated: list[CompletedTransaction] = []
+        self.ongoing: OrderedDict[int, int] = OrderedDict()  # first offset -> producer id
+        self.unreplicated: list[CompletedTransaction] = []  # their markers are not below the high watermark
         self._asked: dict[int, Asked] = {}  # by producer id, until it takes part
         self._unwritten: dict[int, Unwritten] = {}  # by producer id, until it comes again
+        self._noticed: dict[int, Noticed] = {}
+        self._most = MOST_PRODUCERS
 
     # Does it take part in the transaction of its producer?
 
@@ -253,7 +276,7 @@ class Producers:
         # A batch that compaction emptied belongs to a transaction that was decided long ago.
         if header.attributes & TRANSACTIONAL and producer.transaction_start is None and header.count:
             producer.transaction_start = base_offset
-            self._ongoing[base_offset] = header.producer_id
+            self.ongoing[base_offset] = header.producer_id
 
     def marked(self, header: BatchHeader, offset: int, marker: ControlMarker) -> CompletedTransaction | None:
         """Take note of a marker that was written at `offset`: the transaction it ends, if it ends one."""
@@ -266,14 +289,16 @@ class Producers:
         if first_offset is None:
             return None
         producer.transaction_start = None
-        self._ongoing.pop(first_offset, None)
+        self.ongoing.pop(first_offset, None)
         completed = CompletedTransaction(header.producer_id, first_offset, offset, not marker.is_commit)
-        self._unreplicated.append(completed)
+        self.unreplicated.append(completed)
         return completed
 
     def _known(self, producer_id: int, epoch: int) -> Producer:
         producer = self.by_id.get(producer_id)
         if producer is None:
+            if len(self.by_id) >= self._most:
+                self._forget_oldest()
             producer = self.by_id[producer_id] = Producer(epoch)
         elif producer.epoch != epoch:
             producer.epoch = epoch
@@ -285,15 +310,15 @@ class Producers:
     @property
     def first_undecided_offset(self) -> int | None:
         """Where the oldest open transaction begins."""
-        return next(iter(self._ongoing), None)
+        return next(iter(self.ongoing), None)
 
     @property
     def first_unstable_offset(self) -> int | None:
         """Where the oldest transaction begins that is open, or whose marker is not yet replicated."""
         undecided = self.first_undecided_offset
-        if not self._unreplicated:
+        if not self.unreplicated:
             return undecided
-        unreplicated = min(completed.first_offset for completed in self._unreplicated)
+        unreplicated = min(completed.first_offset for completed in self.unreplicated)
         return unreplicated if undecided is None else min(undecided, unreplicated)
 
     def stable_offset_after(self, completed: CompletedTransaction) -> int:
@@ -303,20 +328,38 @@ class Producers:
 
     def replicated(self, high_watermark: int) -> None:
         """Markers below the high watermark count."""
-        if self._unreplicated:
-            self._unreplicated = [done for done in self._unreplicated if done.last_offset >= high_watermark]
+        if self.unreplicated:
+            self.unreplicated = [done for done in self.unreplicated if done.last_offset >= high_watermark]
 
     # Life
 
-    def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers that have long been silent and have no open transaction."""
-        expired = [
-            producer_id
-            for producer_id, producer in self.by_id.items()
-            if producer.transaction_start is None and now_ms - producer.last_timestamp >= expiration_ms
-        ]
-        for producer_id in expired:
+    def _forget_oldest(self) -> None:
+        """Those without an open transaction that wrote longest ago: nobody else remembers what they sent, either."""
+        at_rest = [producer_id for producer_id, producer in self.by_id.items() if producer.transaction_start is None]
+        at_rest.sort(key=lambda producer_id: self.by_id[producer_id].last_offset)
+        for producer_id in at_rest[:FORGOTTEN_AT_ONCE]:
             del self.by_id[producer_id]
+        self._most = max(MOST_PRODUCERS, len(self.by_id) + FORGOTTEN_AT_ONCE)
+
+    def expire(self, now_ms: int, steady_ms: int, expiration_ms: int) -> None:
+        """Forget producers that have long been silent and have no open transaction.
+
+        Their records may be dated long ago, whenever they were written, and the clock may be set. So none goes before
+        it has been silent for a while by `steady_ms`, a clock that nobody sets.
+        """
+        noticed: dict[int, Noticed] = {}
+        for producer_id, producer in list(self.by_id.items()):
+            seen = Noticed(producer.epoch, producer.last_offset, producer.last_timestamp, steady_ms)
+            before = self._noticed.get(producer_id)
+            if before is not None and before[:-1] == seen[:-1]:
+                seen = before
+            is_old = now_ms - producer.last_timestamp >= expiration_ms
+            silence_ms = min(expiration_ms, SILENT_MS) if is_old else expiration_ms
+            if producer.transaction_start is None and steady_ms - seen.steady_ms >= silence_ms:
+                del self.by_id[producer_id]
+            else:
+                noticed[producer_id] = seen
+        self._noticed = noticed
         self._asked = {
             producer_id: asked for producer_id, asked in self._asked.items() if now_ms - asked.timestamp < expiration_ms
         }
@@ -326,15 +369,16 @@ class Producers:
         """Put back a producer from a snapshot."""
         self.by_id[producer_id] = producer
         if producer.transaction_start is not None:
-            self._ongoing[producer.transaction_start] = producer_id
-            self._ongoing = OrderedDict(sorted(self._ongoing.items()))
+            self.ongoing[producer.transaction_start] = producer_id
+            self.ongoing = OrderedDict(sorted(self.ongoing.items()))
 
     def clear(self) -> None:
         self.by_id.clear()
-        self._ongoing.clear()
-        self._unreplicated.clear()
+        self.ongoing.clear()
+        self.unreplicated.clear()
         self._asked.clear()
         self._unwritten.clear()
+        self._noticed.clear()
 
     def __len__(self) -> int:
         return len(self.by_id)

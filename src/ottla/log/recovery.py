@@ -11,21 +11,24 @@ from __future__ import annotations
 import dataclasses
 from contextlib import suppress
 
+from ottla.log import failed_sync
 from ottla.log.aborted import AbortedIndex
 from ottla.log.checkpoint import LEADER_EPOCHS
 from ottla.log.earlier_batches import SUFFIX as EARLIER
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.errors import CorruptLog
 from ottla.log.files import Files
+from ottla.log.fitting import aborts_fit, epochs_fit, index_fits
 from ottla.log.log import Log
 from ottla.log.producers import Producers
 from ottla.log.replay import rebuild_producers, replay
 from ottla.log.resume import resume_at
 from ottla.log.rot import Place, Rot, RotSearch, cut_out, with_ends, without_records
 from ottla.log.scan import NOWHERE, Fault, SegmentScan
-from ottla.log.segment import ABORTED_INDEX, CLEANED, DELETED, LOG, SWAP, Segment
+from ottla.log.segment import ABORTED_INDEX, LOG, Segment
 from ottla.log.snapshot import SUFFIX as SNAPSHOT
 from ottla.log.snapshot import Snapshots, unpack_snapshot
+from ottla.log.swaps import base_of, finish_swaps
 from ottla.log.topic_config import TopicConfig
 from ottla.records.batch import whole_batches
 
@@ -58,9 +61,12 @@ def open_log(
 
     `clean` says that it was closed in good order; `recovery_point` is up to where it is known to be on the disk.
     """
-    sizes = _finish_swaps(files, folder)
+    sizes = finish_swaps(files, folder)
     if sizes is None and not log_start_offset:
         return empty_log(files, folder, config, now_ms)
+    if sizes is not None and failed_sync.MARK in sizes:
+        failed_sync.write_again(files, folder, sizes, recovery_point)
+        clean = False
     opening = _Opening(files, folder, config, now_ms, recovered or Recovered())
     opening.load(sizes or {}, log_start_offset)
     log = opening.log(log_start_offset, recovery_point)
@@ -70,7 +76,7 @@ def open_log(
     else:
         opening.scan(log, recovery_point or NOWHERE if clean else recovery_point)
     if clean and (is_whole or log.is_young) and log.recovery_point == log.end_offset and not log.is_empty:
-        log.note_clean_end()
+        log.flusher.note_clean_end()
     _settle(log, log_start_offset, now_ms)
     log.segments.close()  # until somebody reads or writes
     return log
@@ -98,53 +104,6 @@ def empty_log(
     )
 
 
-def _finish_swaps(files: Files, folder: str) -> dict[str, int] | None:
-    """Finish or undo what compaction and deletion had begun; the files that remain, None if there is no folder.
-
-    Compacted segments are written under one suffix and renamed to the next when all of them are whole. So while
-    one of the first kind is there, the round of its batch of segments did not get that far, and is undone.
-    """
-    try:
-        sizes = files.sizes(folder)
-    except FileNotFoundError:
-        return None
-    unfinished = [_base_of(name) for name in sizes if name.endswith(CLEANED)]
-    for name in list(sizes):
-        stray_swap = unfinished and name.endswith(SWAP) and _base_of(name) >= min(unfinished)
-        if name.endswith((DELETED, CLEANED, ".tmp")) or stray_swap:
-            files.remove(f"{folder}/{name}")
-            del sizes[name]
-    swaps = sorted(name for name in sizes if name.endswith(LOG + SWAP))
-    if swaps:
-        for name in swaps:
-            _finish_swap(files, folder, name, sizes)
-        files.sync_folder(folder)
-        sizes = files.sizes(folder)
-    for name in [name for name in sizes if name.endswith(SWAP)]:
-        files.remove(f"{folder}/{name}")
-        del sizes[name]
-    return sizes
-
-
-def _finish_swap(files: Files, folder: str, name: str, sizes: dict[str, int]) -> None:
-    """Remove the segments that a compacted one replaces, and give it its name."""
-    base_offset = _base_of(name)
-    swapped = Segment(files, folder, base_offset, created_ms=0, index_interval_bytes=4096, sizes=sizes, suffix=SWAP)
-    end_offset = swapped.next_offset()
-    for other in [other for other in sizes if other.endswith(LOG)]:
-        if base_offset <= _base_of(other) < max(end_offset, base_offset + 1):
-            replaced = Segment(files, folder, _base_of(other), created_ms=0, index_interval_bytes=4096)
-            for path in replaced.paths():
-                files.remove(path)
-            del sizes[other]
-    swapped.change_suffix("", log_last=True)
-    swapped.close()
-
-
-def _base_of(name: str) -> int:
-    return int(name[:20])
-
-
 class _Opening:
     def __init__(self, files: Files, folder: str, config: TopicConfig, now_ms: int, recovered: Recovered) -> None:
         self.files = files
@@ -160,18 +119,19 @@ class _Opening:
         self._searched_from = 0  # which segment
         self._cut_out: set[int] = set()  # the segments that some was cut out of
         self._sound_again_at = 0  # where the log goes on behind the last of it
+        self._rotten_at = 0  # the first offset of the last rot
         self._later_snapshots: dict[int, bytes] = {}
 
     def load(self, sizes: dict[str, int], log_start_offset: int) -> None:
         """Find the segments, the snapshots and the leader epochs in the folder."""
-        bases = sorted(_base_of(name) for name in sizes if name.endswith(LOG))
+        bases = sorted(base_of(name) for name in sizes if name.endswith(LOG))
         for base_offset in bases:
             self.segments.append(self._segment(base_offset, sizes))
         self._remove_orphans(sizes, set(bases))
         if not self.segments:
             self.segments.append(self._first_segment(log_start_offset))
-        offsets = {_base_of(name) for name in sizes if name.endswith(SNAPSHOT)}
-        earlier = {_base_of(name) for name in sizes if name.endswith(EARLIER)}
+        offsets = {base_of(name) for name in sizes if name.endswith(SNAPSHOT)}
+        earlier = {base_of(name) for name in sizes if name.endswith(EARLIER)}
         self.snapshots = Snapshots(self.files, self.folder, offsets, offsets & earlier)
         for offset in earlier - offsets:
             self.files.remove(self.snapshots.path(offset, EARLIER))
@@ -199,7 +159,7 @@ class _Opening:
         """Indexes whose segment is gone."""
         for name in sizes:
             kind = name[20:]
-            if kind in (".index", ".timeindex", ".txnindex") and _base_of(name) not in bases:
+            if kind in (".index", ".timeindex", ".txnindex") and base_of(name) not in bases:
                 self.files.remove(f"{self.folder}/{name}")
 
     def log(self, log_start_offset: int, recovery_point: int) -> Log:
@@ -221,7 +181,7 @@ class _Opening:
         """Whether the indexes and the epochs are such as a clean end leaves them."""
         if self.epochs is None and any(segment.size_bytes for segment in self.segments):
             return False
-        return all(_index_fits(segment) for segment in self.segments)
+        return all(index_fits(segment) for segment in self.segments)
 
     def scan(self, log: Log, recovery_point: int) -> None:
         """Read and check every batch from the segment of the recovery point on, and remake what follows from it."""
@@ -229,6 +189,10 @@ class _Opening:
         position, next_offset = self._resume(log, self.segments[first], recovery_point)
         if not self._is_searched:
             self._known_epochs = list(log.epochs.entries)
+            if not epochs_fit(log.epochs, log.segments, log.log_start_offset, next_offset):
+                self._tell_contradiction(log.epochs.path)
+                log.epochs.forget_from(0)
+                first, position, next_offset = 0, 0, self.segments[0].base_offset
         log.epochs.forget_from(next_offset)
         leader_epoch = log.epochs.latest
         self._keep_later_snapshots(log, next_offset, recovery_point)
@@ -269,6 +233,7 @@ class _Opening:
         log.end_offset = next_offset
         log.recovery_point = min(recovery_point, next_offset)
         log.snapshots.forget_aside()
+        self._tell_open_transactions(log)
 
     def _seal(self, log: Log, segment: Segment, following: int, recovery_point: int) -> None:
         """Bring what was made again of a segment into its files, and the producers as of the next."""
@@ -351,12 +316,23 @@ class _Opening:
 
     def _note_rot(self, segment: Segment, found: list[Rot]) -> None:
         for rot in found:
+            self._rotten_at = rot.first_offset
             size_bytes = rot.end_position - rot.position
             self.recovered.rotten_bytes += size_bytes
             self.recovered.faults.append(
                 f"{segment.path(LOG)}, byte {rot.position}: {rot.reason}; {size_bytes} bytes from offset "
                 f"{rot.first_offset} on are rotten and were put aside"
             )
+
+    def _tell_open_transactions(self, log: Log) -> None:
+        """Nobody may guess how a transaction ended whose marker has rotted: it stays open until it is aborted."""
+        for producer_id, producer in log.producers.by_id.items():
+            start = producer.transaction_start
+            if start is not None and start < self._rotten_at:
+                self.recovered.faults.append(
+                    f"{self.folder}: the transaction of producer {producer_id} from offset {start} on is open; its end "
+                    "may be in what is rotten, and what comes behind is committed only when somebody ends it"
+                )
 
     def _is_followed_by_a_hole(self, number: int, next_offset: int, recovery_point: int) -> bool:
         """Whether a segment lost its end while the next one kept its beginning.
@@ -385,7 +361,7 @@ class _Opening:
         bases = {each.base_offset for each in self.segments}
         taken = [each for each in log.snapshots.offsets if segment.base_offset < each <= recovery_point]
         if taken and taken[-1] not in bases and self.epochs is not None:
-            position = resume_at(segment, taken[-1])
+            position = resume_at(segment, taken[-1], lambda: self._aborts_fit(log, segment))
             if position is not None:
                 return position, taken[-1]
         return 0, segment.base_offset
@@ -396,9 +372,19 @@ class _Opening:
         unflushed = next(log.segments.starting_at(recovery_point - 1))
         first = self.segments.index(unflushed)
         for number, segment in enumerate(self.segments[:first]):
-            if not _index_fits(segment):
+            if not (index_fits(segment) and self._aborts_fit(log, segment)):
                 return number
         return first
+
+    def _aborts_fit(self, log: Log, segment: Segment) -> bool:
+        """Whether what the file says of aborted transactions is what the batches say."""
+        if not aborts_fit(log.segments, segment.aborted.entries):
+            self._tell_contradiction(segment.path(ABORTED_INDEX))
+            return False
+        return True
+
+    def _tell_contradiction(self, path: str) -> None:
+        self.recovered.faults.append(f"{path}: contradicts the batches, and is made again from them")
 
     def _remake(self, log: Log, segment: Segment, scan: SegmentScan) -> None:
         if scan.position == 0:
@@ -432,35 +418,6 @@ class _Opening:
                 self.recovered.faults.append(f"{last.path(LOG)}: put aside, since it follows what does not hold")
             log.segments.remove_last()
         self.files.sync_folder(self.folder)
-
-
-def _index_fits(segment: Segment) -> bool:
-    """Whether the indexes can be those of the segment, by their last entries."""
-    offsets, times = segment.offset_index, segment.time_index
-    if not segment.aborted.is_sound:
-        return False
-    if len(offsets):
-        relative_offset, position = offsets.raw_entry(len(offsets) - 1)
-        before = offsets.raw_entry(len(offsets) - 2)[1] if len(offsets) > 1 else -1
-        if relative_offset < 0 or not before < position < segment.size_bytes:
-            return False
-    elif not _may_lack_index(segment):
-        return False
-    if len(times):
-        timestamp, relative_offset = times.raw_entry(len(times) - 1)
-        largest_before = times.raw_entry(len(times) - 2)[0] if len(times) > 1 else -1
-        if not largest_before < timestamp or relative_offset < 0:
-            return False
-        if timestamp > 0:
-            return True  # else it may be zeros where the data did not arrive
-    return (segment.first_timestamp() or 0) <= 0
-
-
-def _may_lack_index(segment: Segment) -> bool:
-    """Whether the segment is too short for an entry in its offset index."""
-    if segment.size_bytes <= segment.index_interval_bytes:
-        return True
-    return all(position <= segment.index_interval_bytes for position, _ in segment.batches())
 
 
 def _trust(log: Log) -> None:

@@ -6,19 +6,24 @@ them if somebody has laid hands on the files: then there is no such place, and t
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ottla.log.errors import CorruptLog
 from ottla.log.segment import Segment
 
 
-def resume_at(segment: Segment, offset: int) -> int | None:
-    """Where the batch of `offset` starts, and the indexes cut to what lies before it; None where that is not sure."""
+def resume_at(segment: Segment, offset: int, are_aborts_known: Callable[[], bool]) -> int | None:
+    """Where the batch of `offset` starts, and the indexes cut to what lies before it; None where that is not sure.
+
+    `are_aborts_known` is asked when the indexes can be used.
+    """
     offsets, times = segment.offset_index, segment.time_index
     if not (segment.aborted.is_sound and offsets.is_rising() and times.is_rising()):
         return None
     last_offset, indexed_position = offsets.last_before(offset) or (None, 0)
     try:
         position = _walk(segment, indexed_position, last_offset, offset)
-        if position is None or not _knows_time(segment, offset):
+        if position is None or not (_knows_time(segment, offset) and are_aborts_known()):
             return None
     except CorruptLog:
         return None

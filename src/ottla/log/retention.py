@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from ottla.log.log import Log
 
+AT_ONCE = 20  # to rename the files of a segment takes a third of a millisecond
 
-def expired_segments(log: Log, now_ms: int) -> int:
-    """How many of the oldest segments are due. What is not yet replicated never is."""
-    removable = _removable(log)
+
+def expired_segments(log: Log, now_ms: int, most: int = AT_ONCE) -> int:
+    """How many of the oldest segments are due, up to some. What is not yet replicated never is."""
+    removable = _removable(log, most)
     due = _before_log_start(log, removable)
     if log.config.is_deleted:
         due = max(due, _too_old(log, removable, now_ms), _too_many_bytes(log, removable))
@@ -15,17 +17,17 @@ def expired_segments(log: Log, now_ms: int) -> int:
 
 
 def apply_retention(log: Log, now_ms: int) -> int:
-    """Remove what is due; how many segments that was."""
+    """Remove what is due, or some of it; how many segments that was."""
     due = expired_segments(log, now_ms)
     if due:
         log.remove_first(due, now_ms)
     return due
 
 
-def _removable(log: Log) -> int:
-    """How many segments lie wholly below the high watermark; an empty active one stays."""
+def _removable(log: Log, most: int) -> int:
+    """How many of the first segments lie wholly below the high watermark; an empty active one stays."""
     count = 0
-    for number, segment in enumerate(log.segments):
+    for number, segment in enumerate(log.segments[:most]):
         is_last = number + 1 == len(log.segments)
         next_offset = log.end_offset if is_last else log.segments[number + 1].base_offset
         if next_offset > log.high_watermark or (is_last and segment.size_bytes == 0):

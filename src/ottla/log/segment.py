@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import struct
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from ottla.log.aborted import AbortedIndex
-from ottla.log.errors import CorruptLog
-from ottla.log.files import Buffer, File, FileRange, Files
+from ottla.log.errors import FULL, CorruptLog
+from ottla.log.files import Buffer, File, FileRange, Files, remove_all
 from ottla.log.index import OffsetIndex, TimeIndex
 from ottla.records.batch import HEADER, HEADER_SIZE, LEAST_LENGTH, NO_TIMESTAMP, PREFIX_SIZE, BatchHeader
 
@@ -22,6 +25,10 @@ SWAP = ".swap"
 LARGEST_RELATIVE_OFFSET = 2**31 - 1
 LOOK_BYTES = 4096
 SCAN_BYTES = 1 << 20
+MOST_INDEX_INTERVAL_BYTES = 1 << 17
+"""Index entries are at least as dense as that, whatever the topic says: a search goes from one to the next."""
+MOST_OPEN = 500
+"""Full segments whose files are open, of all logs together: a topic may have very many."""
 INDEXES = (INDEX, TIME_INDEX, ABORTED_INDEX)
 
 # Base offset, length and last offset delta: all that a search by offset needs of a header.
@@ -30,6 +37,9 @@ _PLACE = struct.Struct(">qi11xi")
 
 def name_of(base_offset: int) -> str:
     return f"{base_offset:020d}"
+
+
+_open: deque[Segment] = deque()  # the full ones, in the order in which they were opened
 
 
 class Segment:
@@ -47,6 +57,8 @@ class Segment:
         "created_ms",
         "index_interval_bytes",
         "index_size_bytes",
+        "is_full",
+        "is_retired",
         "max_timestamp",
         "max_timestamp_offset",
         "offset_index",
@@ -70,12 +82,14 @@ class Segment:
         self._stem = f"{folder}/{name_of(base_offset)}"
         self._suffix = suffix
         self._file: File | None = None
+        self.is_full = False  # another one is active
+        self.is_retired = False  # its topic was deleted, and another may have files of the same names by now
         self._unindexed_bytes = 0
         self.index_size_bytes = 0  # what the larger index will have with the next entry and the last
         self._first_timestamp: int | None = None
         self.base_offset = base_offset
         self.created_ms = created_ms
-        self.index_interval_bytes = index_interval_bytes
+        self.index_interval_bytes = min(index_interval_bytes, MOST_INDEX_INTERVAL_BYTES)
         known = sizes or {}
         name = name_of(base_offset)
         self.size_bytes = known.get(name + LOG + suffix, 0)
@@ -104,10 +118,39 @@ class Segment:
         return self.size_bytes <= self.index_interval_bytes
 
     @property
+    def has_index_files(self) -> bool:
+        return self.offset_index.has_file or self.time_index.has_file
+
+    @property
     def file(self) -> File:
-        if self._file is None:
-            self._file = self._files.open(self.path(LOG))
+        file = self._file  # another thread may let go of it
+        if file is None:
+            if self.is_retired:
+                raise FileNotFoundError(errno.ENOENT, "its topic was deleted", self.path(LOG))
+            file = self._file = self._files.open(self.path(LOG))
+            if self.is_full:
+                self._note_open()
+        return file
+
+    @property
+    def open_file(self) -> File | None:
+        """The file, unless that would have to be opened."""
         return self._file
+
+    def seal(self) -> None:
+        """It is full: the next one is active from now on."""
+        self.is_full = True
+        if self._file is not None:
+            self._note_open()
+
+    def _note_open(self) -> None:
+        """Let go of the file that was opened first, where there are too many. Who reads it again opens it again."""
+        _open.append(self)
+        if len(_open) > MOST_OPEN:
+            with suppress(IndexError):  # brokers on other threads of a test have the same row
+                first = _open.popleft()
+                if first.is_full:  # or it is active again
+                    first.close()
 
     # Writing
 
@@ -128,10 +171,27 @@ class Segment:
             self._first_timestamp = max_timestamp
         if self._unindexed_bytes > self.index_interval_bytes:
             self.offset_index.append(last_offset, position)
-            self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+            if self.max_timestamp >= 0:
+                self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
             self._unindexed_bytes = 0
             self.index_size_bytes = max(self.offset_index.size_bytes + 8, self.time_index.size_bytes + 24)
         self._unindexed_bytes += size_bytes
+
+    def note_batches(self, position: int, base_offset: int, headers: Sequence[BatchHeader]) -> None:
+        """The same for batches that were written one behind the other."""
+        first = headers[0]
+        size_bytes = first.length + PREFIX_SIZE
+        self.note_batch(position, size_bytes, base_offset + first.last_offset_delta, first.max_timestamp)
+        newest = self.max_timestamp
+        for header in headers[1:]:
+            position += size_bytes
+            base_offset += first.last_offset_delta + 1
+            first, size_bytes = header, header.length + PREFIX_SIZE
+            if self._unindexed_bytes > self.index_interval_bytes or header.max_timestamp > newest:
+                self.note_batch(position, size_bytes, base_offset + header.last_offset_delta, header.max_timestamp)
+                newest = self.max_timestamp
+            else:
+                self._unindexed_bytes += size_bytes
 
     def write_indexes(self) -> None:
         """Bring the indexes into their files, with the largest timestamp as the last entry."""
@@ -295,17 +355,31 @@ class Segment:
     def index_paths(self) -> list[str]:
         return [self.path(kind) for kind in INDEXES]
 
-    def change_suffix(self, suffix: str, *, log_last: bool = False) -> None:
-        """Rename all files that are there. The .log file is what counts: it goes first or last."""
-        old = self._suffix
-        kinds = (*INDEXES, LOG) if log_last else (LOG, *INDEXES)
-        for kind in kinds:
-            before = self.path(kind)
-            self._suffix = suffix
-            after = self.path(kind)
-            if self._files.exists(before):
-                self._files.rename(before, after)
-            self._suffix = old
+    def change_suffix(self, suffix: str) -> None:
+        """Rename all files that are there. The .log file is what counts: it comes last."""
+        for kind in (*INDEXES, LOG):
+            if self._files.exists(self.path(kind)):
+                self._files.rename(self.path(kind), self._stem + kind + suffix)
+        self._has_suffix(suffix)
+
+    def doom(self) -> None:
+        """Take the files away from who opens the log. On a full disk, where a longer name may find no room, they go."""
+        for kind in (LOG, *INDEXES):  # without the first, the others do not count
+            path = self.path(kind)
+            try:
+                if self._files.exists(path):
+                    self._files.rename(path, self._stem + kind + DELETED)
+            except OSError as error:
+                if error.errno not in FULL:
+                    raise
+                self._files.remove(path)
+        self._has_suffix(DELETED)
+
+    def remove_files(self, *suffixes: str) -> None:
+        """Remove what there is with these suffixes, the .log file first of each."""
+        remove_all(self._files, [self._stem + kind + suffix for suffix in suffixes for kind in (LOG, *INDEXES)])
+
+    def _has_suffix(self, suffix: str) -> None:
         self._suffix = suffix
         self.offset_index.moved(self.path(INDEX))
         self.time_index.moved(self.path(TIME_INDEX))

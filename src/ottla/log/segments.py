@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import overload
 
 from ottla.log.aborted import AbortedTransaction
 from ottla.log.files import FileRange, Files, remove_all
-from ottla.log.segment import DELETED, Segment
+from ottla.log.segment import Segment
+
+NEVER = 1 << 62
+_last_offset, _last_stable_offset = attrgetter("last_offset"), attrgetter("last_stable_offset")
 
 
 class Segments(Sequence[Segment]):
@@ -20,6 +24,8 @@ class Segments(Sequence[Segment]):
         self._files = files
         self._folder = folder
         self._row = row
+        for segment in row[:-1]:
+            segment.is_full = True
         self._bases = [segment.base_offset for segment in row]
         self._doomed: list[tuple[int, list[str]]] = []
         self.active = row[-1]
@@ -73,11 +79,12 @@ class Segments(Sequence[Segment]):
         """The aborted transactions with records from `offset` on and below `bound`."""
         found = []
         for segment in self.starting_at(offset):
-            for entry in segment.aborted.entries:
-                if entry.last_offset >= offset and entry.first_offset < bound:
-                    found.append(entry)
-                if entry.last_stable_offset >= bound:
-                    return found
+            entries = segment.aborted.entries  # there may be very many
+            first = bisect_left(entries, offset, key=_last_offset)
+            last = bisect_left(entries, bound, lo=first, key=_last_stable_offset)
+            found += [entry for entry in entries[first : last + 1] if entry.first_offset < bound]
+            if last < len(entries):
+                return found
         return found
 
     # Coming
@@ -88,6 +95,8 @@ class Segments(Sequence[Segment]):
             self._files, self._folder, base_offset, created_ms=now_ms, index_interval_bytes=index_interval_bytes
         )
         segment.append(b"")
+        if self._row:
+            self.active.seal()
         self._row.append(segment)
         self._bases.append(base_offset)
         self.active = segment
@@ -98,10 +107,12 @@ class Segments(Sequence[Segment]):
         """Put complete segments, which have the swap suffix, in the place of others; those go later."""
         first = self._row.index(old[0])
         self._row[first : first + len(old)] = new
+        for segment in new:
+            segment.seal()
         self._bases = [segment.base_offset for segment in self._row]
         self._doom(old, removal_ms)
         for segment in new:
-            segment.change_suffix("", log_last=True)
+            segment.change_suffix("")
 
     # Going
 
@@ -114,6 +125,7 @@ class Segments(Sequence[Segment]):
         self.names_changed = True
         if self._row:
             self.active = self._row[-1]
+            self.active.is_full = False
 
     def remove_first(self, count: int, removal_ms: int) -> None:
         """Take the oldest segments out. Their files go later, for the sake of readers."""
@@ -125,14 +137,17 @@ class Segments(Sequence[Segment]):
         self.layout_version += 1
         self.names_changed = True
         for segment in segments:
-            segment.change_suffix(DELETED)
+            segment.doom()
             segment.close()
             self._doomed.append((removal_ms, segment.paths()))
 
-    def due_removals(self, now_ms: int) -> list[str]:
-        """Files to remove now, on any thread; each is handed out once."""
-        due = [paths for when, paths in self._doomed if when <= now_ms]
-        self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
+    def due_removals(self, now_ms: int, latest_ms: int = NEVER) -> list[str]:
+        """Files to remove now, on any thread; each is handed out once.
+
+        `latest_ms`: what would be due behind it was put off before the clock was set back.
+        """
+        due = [paths for when, paths in self._doomed if not now_ms < when <= latest_ms]
+        self._doomed = [entry for entry in self._doomed if now_ms < entry[0] <= latest_ms]
         return [path for paths in due for path in paths]
 
     def close(self) -> None:

@@ -223,7 +223,6 @@ class TopicConfig:
         "How many replicas, the leader among them, must be in sync for a write with acks=all to be taken.",
         check=at_least(1),
         synonyms="min.insync.replicas",
-        is_kept_only=True,
     )
     compression_type: str = setting(
         "compression.type",
@@ -295,7 +294,6 @@ class TopicConfig:
         (),
         "The replicas whose leaders send no faster than the broker's replication quota.",
         check=ThrottledReplicas(),
-        is_kept_only=True,
     )
     follower_replication_throttled_replicas: tuple[str, ...] = setting(
         "follower.replication.throttled.replicas",
@@ -303,7 +301,6 @@ class TopicConfig:
         (),
         "The replicas whose followers fetch no faster than the broker's replication quota.",
         check=ThrottledReplicas(),
-        is_kept_only=True,
     )
     remote_storage_enable: bool = setting(
         "remote.storage.enable",

@@ -32,13 +32,23 @@ class TopicDefaults:
         self._shared = WeakValueDictionary()
 
     def topic(self, overrides: Mapping[str, str | None]) -> TopicConfig:
-        """The configuration of a topic that overrides these texts; ConfigError in Kafka's words."""
+        """The configuration of a topic that overrides these texts; ConfigError in Kafka's words.
+
+        Settings that contradict each other are taken: those of the broker may have changed since the topic's were kept.
+        """
         key = frozenset(overrides.items())
         config = self._shared.get(key)
         if config is None:
             config = self._make(overrides)
             self._shared[key] = config
         return config
+
+    def check(self, overrides: Mapping[str, str | None]) -> None:
+        """Whether a topic may be given these texts; ConfigError in Kafka's words, also for what contradicts itself."""
+        config = self.topic(overrides)
+        _check_compaction_lags(config)
+        if config.remote_storage_enable:
+            _check_remote_storage(config, self._has_remote_storage)
 
     def describe(self, overrides: Mapping[str, str]) -> list[Described]:
         """Each setting with value, source and synonyms, as DescribeConfigs answers it."""
@@ -57,11 +67,7 @@ class TopicDefaults:
 
     def _make(self, overrides: Mapping[str, str | None]) -> TopicConfig:
         values: dict[str, Any] = self._values | _parse(overrides)
-        config = TopicConfig(**values)
-        _check_compaction_lags(config)
-        if config.remote_storage_enable:
-            _check_remote_storage(config, self._has_remote_storage)
-        return config
+        return TopicConfig(**values)
 
 
 def _parse(overrides: Mapping[str, str | None]) -> dict[str, Value]:

@@ -18,6 +18,8 @@ from ottla.records.read import Batch, count_of_header
 
 MARKED_BATCHES = 64  # from mark to mark
 LOOKED_AT_ONCE = 500  # batches
+FIRST_WINDOW = 16  # offsets that are looked at from the end of a log: most often the last can be seen
+WIDER = 8
 LOOKED_AT_ONCE_BYTES = 1 << 20
 
 
@@ -48,6 +50,32 @@ def _physical_count(log: Log, start_offset: int, end_offset: int) -> int:
     return count
 
 
+def visible_end(log: Log, end_offset: int) -> int:
+    """The offset behind the last record that a consumer gets below `end_offset`, or where the log starts.
+
+    `end_offset` is not above the last stable offset.
+    """
+    window = FIRST_WINDOW
+    while True:
+        start_offset = max(end_offset - window, log.log_start_offset)
+        found = _last_visible(log, start_offset, end_offset)
+        if found is not None or start_offset <= log.log_start_offset:
+            return log.log_start_offset if found is None else found + 1
+        window *= WIDER
+
+
+def _last_visible(log: Log, start_offset: int, end_offset: int) -> int | None:
+    aborted = AbortedRanges(log.aborted_transactions(start_offset, end_offset))
+    found = None
+    for segment in log.segments.starting_at(start_offset):
+        for _, header in segment.batches(segment.position_of(start_offset)):
+            if header.base_offset >= end_offset:
+                return found
+            if header.count and not header.is_control and aborted.find(header) is None:
+                found = min(header.last_offset, end_offset - 1)
+    return found
+
+
 class VisibleTally:
     """The same count for many start offsets: a log is looked at once, whoever asks, and only what is new later.
 
@@ -55,41 +83,41 @@ class VisibleTally:
     """
 
     def __init__(self, log: Log) -> None:
-        self._log = log
+        self.log = log
         self._tallies: dict[Segment, _SegmentTally] = {}
 
     def counting(self, start_offset: int, end_offset: int) -> Iterator[None]:
         """Look at what was not looked at yet, in steps; `end_offset` is not above the last stable offset."""
-        segments = self._log.segments
+        segments = self.log.segments
         self._tallies = {segment: tally for segment, tally in self._tallies.items() if self._is_there(segment)}
-        start_offset = max(start_offset, self._log.log_start_offset)
+        start_offset = max(start_offset, self.log.log_start_offset)
         for segment in list(segments.starting_at(start_offset)):
             if segment.base_offset >= end_offset:
                 break
             tally = self._tallies.get(segment)
             if tally is None or not tally.is_good_for(start_offset):
                 tally = self._tallies[segment] = _SegmentTally(segment, max(start_offset, segment.base_offset))
-            while self._is_there(segment) and tally.count_on(self._log, end_offset):
+            while self._is_there(segment) and tally.count_on(self.log, end_offset):
                 yield
             yield
 
     def _is_there(self, segment: Segment) -> bool:
-        segments = self._log.segments
+        segments = self.log.segments
         return segments[segments.number_for(segment.base_offset)] is segment
 
     def between(self, start_offset: int, end_offset: int) -> int | None:
         """The count, where `counting` has come to `end_offset`; None if segments were replaced since."""
-        start_offset = max(start_offset, self._log.log_start_offset)
+        start_offset = max(start_offset, self.log.log_start_offset)
         if start_offset >= end_offset:
             return 0
         count = 0
-        for segment in self._log.segments.starting_at(start_offset):
+        for segment in self.log.segments.starting_at(start_offset):
             if segment.base_offset >= end_offset:
                 break
             tally = self._tallies.get(segment)
             if tally is None or not tally.is_good_for(start_offset):
                 return None
-            count += tally.below(self._log, end_offset) - tally.below(self._log, start_offset)
+            count += tally.below(self.log, end_offset) - tally.below(self.log, start_offset)
         return count
 
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ottla.pipelines.tables.apply import apply_changes
+    from ottla.pipelines.tables.dead_letters import DeadLetters
     from ottla.pipelines.tables.event import ChangeEvent, encode_event, encode_key
     from ottla.pipelines.tables.pipeline import Pipeline, Table, load_pipeline
     from ottla.pipelines.tables.read import read_arrow
     from ottla.pipelines.tables.read_spark import read_table
-    from ottla.pipelines.tables.rules import DeadLetters
     from ottla.pipelines.tables.sqlite_capture import capture, relay
 
 _HOMES = {
     "ChangeEvent": "tables.event",
-    "DeadLetters": "tables.rules",
+    "DeadLetters": "tables.dead_letters",
     "Pipeline": "tables.pipeline",
     "Table": "tables.pipeline",
     "apply_changes": "tables.apply",

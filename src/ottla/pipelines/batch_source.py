@@ -20,13 +20,30 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+class FilterPush:
+    """`pushFilters` of the reader, as it is called.
+
+    In a session that does not push filters Spark refuses a reader that has this method, although it would read right.
+    It knows such a reader by the function behind the method: so this shows that of the base class.
+    """
+
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __init__(self, filters: PushedFilters) -> None:
+        self._filters = filters
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        return [one for one in filters if not self._filters.take(one)]
+
+
 class BatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._filters = PushedFilters()
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        return [one for one in filters if not self._filters.take(one)]
+    @property
+    def pushFilters(self) -> FilterPush:  # noqa: N802 - Spark's name
+        return FilterPush(self._filters)
 
     def partitions(self) -> list[OffsetRange]:
         catalog = Catalog(self._options)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from ottla.client import EARLIEST, LATEST, Admin, AtTime, Position, Topic, TopicPartition
+from ottla.client import EARLIEST, LATEST, Admin, AtTime, Position, ServerError, Topic, TopicPartition
 from ottla.pipelines.options import OptionError
 from ottla.pipelines.source_options import ByTime, Edge, SourceOptions
+from ottla.records.growth import Growth
 
 
 class Catalog:
@@ -38,13 +39,13 @@ class Catalog:
             self._admin.close()
             self._admin = None
 
-    def topics(self) -> dict[str, Topic]:
-        """Those that are subscribed to, as they are now."""
+    def topics(self, without: Collection[str] = ()) -> dict[str, Topic]:
+        """Those that are subscribed to, as they are now, but for some that are known to be gone."""
         wanted = self._options.subscription
         if wanted.pattern is not None:
             return {topic.name: topic for topic in self.admin.list_topics() if wanted.takes(topic.name)}
-        names = wanted.topics or sorted(wanted.assigned or ())
-        return {topic.name: topic for topic in self.admin.describe_topics(names)}
+        names = [name for name in wanted.topics or sorted(wanted.assigned or ()) if name not in without]
+        return {topic.name: topic for topic in self.admin.describe_topics(names)} if names else {}
 
     def places(self, topics: Mapping[str, Topic]) -> list[TopicPartition]:
         """The partitions to read: all of the topics, or those that were assigned."""
@@ -66,6 +67,17 @@ class Catalog:
             for topic, indexes in by_topic.items()
             for index, offset in self.admin.find_offsets(topic, position, indexes, self._options.isolation).items()
         }
+
+    def growths(self, topics: Sequence[str]) -> dict[str, tuple[Growth, ...]]:
+        """How topics have grown in order; those that are gone meanwhile are left out."""
+        if not topics:
+            return {}
+        try:
+            return self.admin.describe_growths(topics)
+        except ServerError as error:
+            if error.topic is None or error.name != "UNKNOWN_TOPIC_OR_PARTITION":
+                raise
+            return self.growths([topic for topic in topics if topic != error.topic])
 
     def resolve(self, edge: Edge, places: list[TopicPartition], name: str) -> dict[TopicPartition, int]:
         """The offsets of an edge. `name` is the option that it comes from."""

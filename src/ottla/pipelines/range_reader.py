@@ -10,7 +10,6 @@ from ottla.client import EARLIEST, FetchedData, Reader, Resource, ResourceKind, 
 from ottla.pipelines.catalog import topic_id_text
 from ottla.pipelines.data_loss import DataLoss, report_loss
 from ottla.pipelines.offset_range import OffsetRange
-from ottla.pipelines.rows import RowBuilder
 from ottla.pipelines.source_options import SourceOptions
 
 if TYPE_CHECKING:
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
 
 def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
     """All that may be seen of the range. DataLoss where some of it is not there any more."""
+    from ottla.pipelines.rows import RowBuilder  # Arrow is not needed where a query is only planned
+
     rows = RowBuilder(options.columns, wanted)
     try:
         for portion in _portions(options, wanted):

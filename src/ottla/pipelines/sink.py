@@ -24,6 +24,7 @@ from ottla.pipelines.sink_rows import check_schema, tables_by_topic
 
 _QUERY_ID = "sql.streaming.queryId"
 _RUN_ID = "spark.jobGroup.id"  # the jobs of a streaming query are a group of this name
+_OFFSETS_TOPIC = "__consumer_offsets"  # where offsets are, there it is
 _STAGED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
@@ -139,8 +140,6 @@ def commit_batch(options: SinkOptions, batch: Batch, staged: list[Staged]) -> No
             if is_written(memory, batch, transactional_id, options.continue_from_batch):
                 return
             place = _place(memory, options.topic, staged)
-            if place is None:
-                return
             with producer.transaction() as transaction:
                 _send(producer, staged)
                 transaction.send_offsets(remember(memory, batch, place, transactional_id))
@@ -152,9 +151,9 @@ def _send(producer: Producer, staged: Iterable[Staged]) -> None:
             producer.send_many(topic, rows)
 
 
-def _place(memory: Memory | None, topic: str | None, staged: Iterable[Staged]) -> TopicPartition | None:
-    """Where the memory is: an offset belongs to a partition. None while there is neither a topic nor a row."""
+def _place(memory: Memory | None, topic: str | None, staged: Iterable[Staged]) -> TopicPartition:
+    """Where the memory is: an offset belongs to a partition, and a batch without rows must be remembered, too."""
     if memory is not None:
         return memory.place
     topics = [topic] if topic is not None else sorted({name for message in staged for name in message.streams})
-    return TopicPartition(topics[0], 0) if topics else None
+    return TopicPartition(topics[0] if topics else _OFFSETS_TOPIC, 0)

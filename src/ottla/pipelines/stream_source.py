@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from ottla.client import LATEST, ClientError, Offset, ServerError, Topic, TopicPartition
+from ottla.client import LATEST, ClientError, Offset, PartlyFailed, ServerError, Topic, TopicPartition
 from ottla.pipelines.catalog import Catalog, topic_id_text
 from ottla.pipelines.data_loss import LOGGER, report_loss
 from ottla.pipelines.offset_range import OffsetRange, split
@@ -17,11 +18,14 @@ from ottla.pipelines.range_reader import read_range
 from ottla.pipelines.rate_limit import limit_offsets
 from ottla.pipelines.source_options import SourceOptions
 from ottla.pipelines.stream_offsets import StreamOffsets
+from ottla.records.growth import held_back
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Json = dict[str, Any]
+NOT_READ = 1 << 62
+"""How far a parent is that the query does not read: nothing is to be waited for."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -34,6 +38,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where Trigger.AvailableNow stops."""
         self._last_batch_at = time.monotonic()
         self._published: dict[TopicPartition, int] = {}
+        self._open: dict[str, tuple[str, int]] = {}
+        """Topics of which nothing is held back: their ids, and how many partitions they had then."""
 
     # What Spark asks on the driver.
 
@@ -58,6 +64,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         available = self._now() if self._last_end is None else self._last_end
         ends = self._checked(begun, available)
         starts = self._starts(begun, ends)
+        self._hold_back(starts, ends)
         if self._is_too_little(starts, ends):
             return start
         if isinstance(limit, ReadMaxRows):
@@ -89,14 +96,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _now(self) -> StreamOffsets:
         """The ends of all that is subscribed to, as it is now."""
-        try:
-            topics = self._catalog.topics()
-        except ServerError as error:
-            if error.name != "UNKNOWN_TOPIC_OR_PARTITION":
-                raise
-            report_loss(f"topic {error.topic} is not there any more", fails=self._options.fails_on_data_loss)
-            return StreamOffsets()
-        return StreamOffsets(self._catalog.find(LATEST, self._catalog.places(topics)), _ids(topics))
+        gone: list[str] = []
+        while True:
+            try:
+                topics = self._catalog.topics(without=gone)
+                return StreamOffsets(self._catalog.find(LATEST, self._catalog.places(topics)), _ids(topics))
+            except (ServerError, PartlyFailed) as error:
+                missing = _missing_topics(error)
+                if not missing or not missing.isdisjoint(gone):
+                    raise
+                for topic in sorted(missing):
+                    report_loss(f"topic {topic} is not there any more", fails=self._options.fails_on_data_loss)
+                gone += missing
 
     def _checked(self, begun: StreamOffsets, available: StreamOffsets) -> StreamOffsets:
         """What is available, and that nothing of what was read before has gone."""
@@ -106,17 +117,38 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if ends.topic_ids[topic] != topic_id:
                 report_loss(f"topic {topic} was deleted and created again", fails=fails)
         for place, offset in begun.offsets.items():
+            if begun.topic_ids.get(place.topic) not in (None, ends.topic_ids.get(place.topic)):
+                continue  # the topic of that name is another one now, perhaps without this partition
             end = ends.offsets.get(place)
-            if end is None:
-                if self._last_end is None:
-                    report_loss(f"{place} is not there any more", fails=fails)
+            if end is not None and end >= offset:
+                continue
+            if self._last_end is not None:  # the end was found when the query began, and it may have been a retry
                 ends.offsets[place] = offset
-            elif end < offset and begun.topic_ids.get(place.topic) == ends.topic_ids[place.topic]:
-                if self._last_end is None:
-                    report_loss(f"{place} ends at offset {end}, and was read up to {offset} before", fails=fails)
-                    continue
+            elif end is None:
+                report_loss(f"{place} is not there any more", fails=fails)
                 ends.offsets[place] = offset
+            else:
+                report_loss(f"{place} ends at offset {end}, and was read up to {offset} before", fails=fails)
         return ends
+
+    def _hold_back(self, starts: Mapping[TopicPartition, int], ends: StreamOffsets) -> None:
+        """Leave new partitions of topics that have grown in order until a batch before has read their parents.
+
+        The partitions of one batch are read side by side, so a parent and what follows it must not be in the same.
+        """
+        counts = Counter(place.topic for place in starts)
+        now = {topic: (ends.topic_ids.get(topic, ""), count) for topic, count in counts.items()}
+        unknown = {place.topic for place, end in ends.offsets.items() if end > starts[place]}
+        unknown = {topic for topic in unknown if self._open.get(topic) != now[topic]}
+        for topic, growths in self._catalog.growths(sorted(unknown)).items():
+            assigned = {place.partition: offset for place, offset in starts.items() if place.topic == topic}
+            held = held_back(growths, lambda parent: assigned.get(parent, NOT_READ))  # noqa: B023 - called at once
+            if not held:
+                self._open[topic] = now[topic]
+            for index in held:
+                place = TopicPartition(topic, index)
+                if place in ends.offsets:
+                    ends.offsets[place] = starts[place]
 
     def _starts(self, begun: StreamOffsets, ended: StreamOffsets) -> dict[TopicPartition, int]:
         """Where each partition goes on. A new one, and one of a topic that was created again, begins at 0."""
@@ -147,6 +179,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             LOGGER.warning("the offsets of group %s could not be published: %s", group_id, error)
         else:
             self._published.update(changed)
+
+
+def _missing_topics(error: ServerError | PartlyFailed) -> set[str]:
+    """Those that are not there, if nothing else is wrong."""
+    errors = error.errors if isinstance(error, PartlyFailed) else [error]
+    topics = {one.topic for one in errors if one.name == "UNKNOWN_TOPIC_OR_PARTITION" and one.topic is not None}
+    return topics if len(topics) == len(errors) else set()
 
 
 def _ids(topics: Mapping[str, Topic]) -> dict[str, str]:

@@ -50,7 +50,6 @@ NO_TIMESTAMP = -1
 
 _INT32 = struct.Struct(">i")
 _UINT32 = struct.Struct(">I")
-_STAMP = struct.Struct(">qii")
 
 
 class CorruptBatch(ValueError):
@@ -135,11 +134,11 @@ def stamp_crc(batch: bytearray | memoryview, position: int, size: int) -> None:
     _UINT32.pack_into(batch, position + CRC_AT, computed_crc(batch, position, size))
 
 
-def stamp_offset_and_epoch(
-    batch: bytearray | memoryview, position: int, base_offset: int, length: int, leader_epoch: int
-) -> None:
-    """What the leader writes into a batch on its way to the log; the checksum does not cover it."""
-    _STAMP.pack_into(batch, position, base_offset, length, leader_epoch)
+stamp_offset_and_epoch = struct.Struct(">qii").pack_into
+"""Called with batch, position, base offset, length, leader epoch: what the leader writes into a batch for the log.
+
+The checksum does not cover it.
+"""
 
 
 def check_batch(buffer: Buffer, position: int = 0) -> BatchHeader:

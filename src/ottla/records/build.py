@@ -23,6 +23,7 @@ from ottla.records.compression import compress, decompress
 _CONTROL_KEY = struct.Struct(">hh")  # version, type
 _CONTROL_VALUE = struct.Struct(">hi")  # version, coordinator epoch
 _CRC = struct.Struct(">I")
+_MARKER_BYTES = 1 << 16  # a marker takes some twenty
 ABORT = 0
 COMMIT = 1
 
@@ -118,13 +119,40 @@ def build_marker(
     )
 
 
+def may_be_copied(header: at.BatchHeader) -> bool:
+    """Whether a producer can send the records of a batch on as they are, under a header of its own."""
+    return (
+        header.count == header.last_offset_delta + 1 > 0
+        and header.magic == at.MAGIC
+        and not header.attributes & ~(at.CODEC_MASK | at.TRANSACTIONAL)
+    )
+
+
+def copy_batch(
+    batch: Buffer, *, producer_id: int, producer_epoch: int, base_sequence: int, is_transactional: bool
+) -> bytearray:
+    """A batch with the same records as one that may be copied, compressed as they are, as another producer sends it."""
+    header = at.read_header(batch)
+    copied = bytearray(batch)
+    attributes = header.codec | (at.TRANSACTIONAL if is_transactional else 0)
+    at.HEADER.pack_into(
+        copied, 0,
+        0, header.length, -1, at.MAGIC, 0, attributes, header.last_offset_delta,
+        header.base_timestamp, header.max_timestamp, producer_id, producer_epoch, base_sequence, header.count,
+    )  # fmt: skip
+    at.stamp_crc(copied, 0, len(copied))
+    return copied
+
+
 def read_marker(batch: Buffer) -> ControlMarker:
     """What a control batch says; CorruptBatch if it is no end of a transaction."""
     header = at.read_header(batch)
     area = memoryview(batch)[at.HEADER_SIZE : header.size]
     if not header.is_control or header.count != 1:
         raise CorruptBatch("the end of a transaction is one record in a control batch")
-    [record] = decode_records(decompress(header.codec, area), 1, header.base_offset, header.base_timestamp)
+    [record] = decode_records(
+        decompress(header.codec, area, _MARKER_BYTES), 1, header.base_offset, header.base_timestamp
+    )
     if record.key is None or len(record.key) < _CONTROL_KEY.size:
         raise CorruptBatch("the key of a control record is a version and a type")
     _, kind = _CONTROL_KEY.unpack_from(record.key)

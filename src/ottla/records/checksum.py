@@ -10,16 +10,17 @@ from collections.abc import Callable
 
 Buffer = bytes | bytearray | memoryview
 
-_compute: Callable[[Buffer], int] | None = None
+
+def _first(data: Buffer) -> int:
+    global compute
+    from crc32c import crc32c
+
+    compute = crc32c
+    return crc32c(data)
+
+
+compute: Callable[[Buffer], int] = _first  # from the first call on that of the package, without a call in between
 
 
 def crc32c(data: Buffer) -> int:
-    return (_compute or _load())(data)
-
-
-def _load() -> Callable[[Buffer], int]:
-    global _compute
-    from crc32c import crc32c as compute
-
-    _compute = compute
-    return compute
+    return compute(data)

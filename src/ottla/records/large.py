@@ -7,12 +7,13 @@ compresses what it was given comes near.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 
 from ottla.records import batch as at
-from ottla.records.batch import BatchHeader, Buffer, CorruptBatch
+from ottla.records.batch import BatchHeader, CorruptBatch
 from ottla.records.codec import Scan, scan_records
-from ottla.records.compression import NONE, CompressionFailed, Compressor, TooLarge
+from ottla.records.compression import NONE, CompressionFailed, TooLarge
+from ottla.records.growing import GrowingBatch, Job
 from ottla.records.portions import Portion, record_portions
 from ottla.records.validate import (
     Faults,
@@ -21,6 +22,7 @@ from ottla.records.validate import (
     ProduceSettings,
     Validated,
     header_of_recompressed,
+    numbered,
     refuse_order,
     refuse_size,
     stamped,
@@ -29,29 +31,24 @@ from ottla.wire.errors import ErrorCode
 
 MOST_BATCH_RATIO = 128
 MOST_RECORD_RATIO = 16
-COMPRESSED_PIECE_BYTES = 1 << 18  # given to the compressor at once, on another thread
 
-ValidateSteps = Generator[Callable[[], None] | None, None, Validated]
+ValidateSteps = Generator[Job | None, None, Validated]
 
 
 def validate_large(large: LargeBatch, settings: ProduceSettings, *, partition: str, now_ms: int) -> ValidateSteps:
     """What `validate_produce` does with any other batch. What is yielded and not None must be run, on any thread."""
     header = large.header
     codec = header.codec if settings.codec is None else settings.codec
-    is_recompressed = codec != header.codec
-    recompressed = _Recompressed(header, codec, settings, partition) if is_recompressed else None
+    recompressed = _Recompressed(header, codec, settings, partition) if codec != header.codec else None
     faults = Faults(header, settings, partition, now_ms)
     max_timestamp = at.NO_TIMESTAMP
     for portion in _portions(large, settings.max_message_bytes):
-        if portion.records:
-            scan = _scanned(portion)
-            if not scan.is_in_order and (is_recompressed or codec != NONE):
+        scan = _scanned(portion) if portion.records else None
+        if scan is not None:
+            if not scan.is_in_order and header.codec == codec != NONE:
                 refuse_order()
             max_timestamp = max(max_timestamp, faults.check(*portion, scan))
-        if recompressed is not None:
-            yield recompressed.add(portion.area)
-        else:
-            yield None
+        yield None if recompressed is None else recompressed.add(portion, scan)
     faults.refuse()
     if settings.is_log_append_time:
         max_timestamp = now_ms
@@ -84,35 +81,29 @@ def _scanned(portion: Portion) -> Scan:
 
 
 class _Recompressed:
-    """The batch in another codec, as it grows. Compression is slow work, to be done on another thread."""
+    """The batch in another codec, as it grows."""
 
     def __init__(self, header: BatchHeader, codec: int, settings: ProduceSettings, partition: str) -> None:
         self._header = header
         self._codec = codec
         self._settings = settings
         self._partition = partition
-        self._compressor = Compressor(codec, settings.level)
-        self._batch = bytearray(at.HEADER_SIZE)
-        self._waiting = bytearray()
+        self._growing = GrowingBatch(codec, settings.level)
+        self.finish = self._growing.finish
 
-    def add(self, area: Buffer) -> Callable[[], None] | None:
+    def add(self, portion: Portion, scan: Scan | None) -> Job | None:
         """The work that is to be done before the next is added, if there is any."""
         self._refuse_too_large()
-        self._waiting += area
-        return self._compress if len(self._waiting) >= COMPRESSED_PIECE_BYTES else None
-
-    def _compress(self) -> None:
-        self._batch += self._compressor.add(self._waiting)
-        self._waiting = bytearray()
-
-    def finish(self) -> None:
-        self._compress()
-        self._batch += self._compressor.finish()
+        area = portion.area
+        if scan is not None and not scan.is_in_order:
+            area = numbered(area, self._header, portion.records, portion.first)
+        return self._growing.add(area)
 
     def result(self) -> tuple[bytearray, BatchHeader]:
         self._refuse_too_large()
-        return self._batch, header_of_recompressed(self._header, self._codec, len(self._batch))
+        batch = self._growing.bytes
+        return batch, header_of_recompressed(self._header, self._codec, len(batch))
 
     def _refuse_too_large(self) -> None:
-        if len(self._batch) > self._settings.max_message_bytes:
-            refuse_size(len(self._batch), self._settings, self._partition)
+        if len(self._growing.bytes) > self._settings.max_message_bytes:
+            refuse_size(len(self._growing.bytes), self._settings, self._partition)

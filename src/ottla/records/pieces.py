@@ -27,7 +27,7 @@ PIECE_BYTES = 1 << 18
 INPUT_BYTES = 1 << 14  # given at once to a decompressor that copies what it has no room for
 
 
-def decompress_pieces(codec: int, data: Buffer, limit_bytes: int, block_limit_bytes: int) -> Iterator[Buffer]:
+def decompress_pieces(codec: int, data: Buffer, limit_bytes: int | None, block_limit_bytes: int) -> Iterator[Buffer]:
     """What `decompress` returns, piece by piece, some of them empty; TooLarge when more than `limit_bytes` come out.
 
     `block_limit_bytes`: snappy has blocks of any size, which cannot be cut; larger ones are TooLarge as well.
@@ -35,7 +35,7 @@ def decompress_pieces(codec: int, data: Buffer, limit_bytes: int, block_limit_by
     made = 0
     for piece in _pieces(codec, memoryview(data), block_limit_bytes):
         made += len(piece)
-        if made > limit_bytes:
+        if limit_bytes is not None and made > limit_bytes:
             raise TooLarge(f"the batch decompresses to more than {limit_bytes} bytes")
         yield piece
 

@@ -24,12 +24,13 @@ class Portion(NamedTuple):
 def record_portions(
     batch: Buffer,
     header: BatchHeader,
-    limit_bytes: int = DEFAULT_LIMIT_BYTES,
+    limit_bytes: int | None = None,
     record_limit_bytes: int = DEFAULT_LIMIT_BYTES,
 ) -> Iterator[Portion]:
     """All records of a batch. Memory is held for one portion, or for one record if that is larger.
 
-    CorruptBatch where the records are not as many as the header says, TooLarge where they or one of them are.
+    CorruptBatch where the records are not as many as the header says, TooLarge where they or one of them are. Without
+    `limit_bytes` they may be as large as they like together.
     """
     pieces = decompress_pieces(
         header.codec, memoryview(batch)[HEADER_SIZE : header.size], limit_bytes, record_limit_bytes

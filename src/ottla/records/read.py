@@ -14,8 +14,9 @@ from ottla.records.batch import (
     computed_crc,
     whole_batches,
 )
-from ottla.records.codec import LEAST_INT64, Columns, Record, decode_records
+from ottla.records.codec import LEAST_INT64, Columns, Record, decode_keys, decode_records
 from ottla.records.compression import DEFAULT_LIMIT_BYTES, decompress
+from ottla.records.portions import record_portions
 
 
 class Batch(NamedTuple):
@@ -61,8 +62,16 @@ class Batch(NamedTuple):
     def count_between(self, start_offset: int, end_offset: int) -> int:
         """How many of its records are from `start_offset` on and below `end_offset`."""
         counted = count_of_header(self.header, start_offset, end_offset)
-        if counted is None:
-            counted = sum(record.offset < end_offset for record in self.records(start_offset))
+        return self._count_one_by_one(start_offset, end_offset) if counted is None else counted
+
+    def _count_one_by_one(self, start_offset: int, end_offset: int) -> int:
+        """The batch is not read further than it has to be, and a portion of it is held at a time."""
+        base_offset, counted = self.header.base_offset, 0
+        for portion in record_portions(self.bytes, self.header):
+            for offset_delta, _, _ in decode_keys(portion.area, portion.records):
+                if base_offset + offset_delta >= end_offset:
+                    return counted
+                counted += base_offset + offset_delta >= start_offset
         return counted
 
 

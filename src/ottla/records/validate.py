@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
 from ottla.records import batch as at
+from ottla.records import checksum
 from ottla.records.batch import BatchHeader, Buffer, CorruptBatch
-from ottla.records.checksum import crc32c
 from ottla.records.codec import LEAST_INT64, MOST_INT64, Scan, decode_records, encode_columns, scan_plain, scan_records
 from ottla.records.compression import (
     NAMES,
@@ -25,6 +25,7 @@ from ottla.records.compression import (
     decompress_to_look,
 )
 from ottla.records.memory import wrapping_add, wrapping_subtract
+from ottla.records.placement import Placement, Stray
 from ottla.wire.errors import ErrorCode
 
 LEAST_LEGACY_BYTES = 14  # the least that a length may say in any format
@@ -61,6 +62,18 @@ class InvalidRecords(ValueError):
         """Whether the answer has the message, too. Kafka leaves it out for most errors."""
 
 
+class MisplacedKeys(InvalidRecords):
+    """Keys belong to other partitions since the topic has grown in order: the producer does not know of those yet."""
+
+    def __init__(self, header: BatchHeader, placement: Placement, partition: str) -> None:
+        message = (
+            f"Keys of these records do not belong to {partition}, now that the topic has "
+            f"{placement.partition_count} partitions (partitioner {placement.partitioner})."
+        )
+        super().__init__(ErrorCode.NOT_LEADER_OR_FOLLOWER, message, is_log_reached=False, is_told=True)
+        self.header = header
+
+
 @dataclass(frozen=True)
 class ProduceSettings:
     """What a topic's configuration asks of produced records."""
@@ -72,11 +85,12 @@ class ProduceSettings:
     is_compacted: bool = False
     codec: int | None = None  # None: as the producer sent them
     level: int | None = None
+    placement: Placement | None = None  # of the partition, where its topic has grown in order
 
     @functools.cached_property
     def leaves_batches_alone(self) -> bool:
-        """Whether nothing has to be changed in a batch that is as it should be."""
-        return self.codec is None and not self.is_log_append_time
+        """Whether nothing has to be changed in a batch that is as it should be, and no key looked at."""
+        return self.codec is None and not self.is_log_append_time and self.placement is None
 
 
 class LargeBatch(Exception):
@@ -96,14 +110,18 @@ class Validated(NamedTuple):
     log_append_time: int  # -1 where the producer's timestamps stand
 
 
+_CHECKED_AT = at.ATTRIBUTES_AT  # the checksum begins there
+_read_header = at.HEADER.unpack_from
+_make_header = _make_validated = tuple.__new__  # half the cost of its constructor
+
+
 def validate_produce(
     records: Buffer | None,
     settings: ProduceSettings,
-    *,
     partition: str,
     version: int,
-    has_transactional_id: bool,
     now_ms: int,
+    has_transactional_id: bool = False,
 ) -> Validated:
     """Check one partition's records of a Produce request and make them ready for the log.
 
@@ -111,9 +129,9 @@ def validate_produce(
     a stamp. LargeBatch where that would take too long at once; what concerns the whole batch has been checked then.
     """
     if records is not None:
-        plain = plain_batch(records, settings, now_ms, has_transactional_id=has_transactional_id)
+        plain = plain_batch(records, settings, now_ms, has_transactional_id)
         if plain is not None:
-            return Validated(*plain, at.NO_TIMESTAMP)
+            return plain
     header = single_batch(records, version)
     assert records is not None
     if header.is_transactional and not has_transactional_id:
@@ -135,7 +153,8 @@ def validate_produce(
         raise InvalidRecords(ErrorCode.INVALID_RECORD, str(error)) from None
     if not scan.is_in_order and header.codec == codec != NONE:
         refuse_order()
-    if header.count > CHECKED_AT_ONCE and not is_plain(header, scan, settings, now_ms):
+    is_looked_into = settings.placement is not None or not is_plain(header, scan, settings, now_ms)
+    if header.count > CHECKED_AT_ONCE and is_looked_into:
         raise LargeBatch(view, header)
     faults = Faults(header, settings, partition, now_ms)
     max_timestamp = faults.check(area, 0, header.count, scan)
@@ -150,8 +169,8 @@ def validate_produce(
 
 
 def plain_batch(
-    records: Buffer, settings: ProduceSettings, now_ms: int, *, has_transactional_id: bool = False
-) -> tuple[memoryview, BatchHeader] | None:
+    records: Buffer, settings: ProduceSettings, now_ms: int, has_transactional_id: bool = False
+) -> Validated | None:
     """The usual case at a glance: an uncompressed batch that may stay as it is. None: look closer.
 
     It says yes only where all the checks of `validate_produce` would, and costs a fifth of them.
@@ -168,10 +187,11 @@ def plain_batch(
         or max_timestamp - now_ms > settings.after_max_ms
         or now_ms - least_timestamp > settings.before_max_ms
         or (null_key >= 0 and settings.is_compacted)
-        or crc32c(view[at.ATTRIBUTES_AT :]) != crc
+        or checksum.compute(view[_CHECKED_AT:]) != crc
     ):
         return None
-    return view, at.read_header(records)
+    header = _make_header(BatchHeader, _read_header(records, 0))
+    return _make_validated(Validated, (view, header, -1))
 
 
 def single_batch(records: Buffer | None, version: int) -> BatchHeader:
@@ -272,10 +292,8 @@ def _check_header(header: BatchHeader) -> None:
 def _area(batch: memoryview, header: BatchHeader) -> Buffer:
     try:
         return decompress_to_look(header.codec, batch[at.HEADER_SIZE :], AT_ONCE_BYTES)
-    except TooLarge:
+    except (TooLarge, CompressionFailed):  # what fails is looked at as it comes out, for records may be wrong before
         raise LargeBatch(batch, header) from None
-    except CompressionFailed as error:
-        raise InvalidRecords(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
 
 
 def is_plain(header: BatchHeader, scan: Scan, settings: ProduceSettings, now_ms: int) -> bool:
@@ -301,9 +319,13 @@ class Faults:
         self._errors: list[RecordError] = []
         self._count = 0
         self._code = ErrorCode.INVALID_RECORD
+        self._stray = Stray.NONE
 
     def check(self, area: Buffer, first: int, count: int, scan: Scan) -> int:
         """Look at records, the first of which has the number `first` in its batch; their highest timestamp."""
+        placement = self._settings.placement
+        if placement is not None:
+            self._stray = max(self._stray, placement.look(area, count))
         if is_plain(self._header, scan, self._settings, self._now_ms):
             return max(self._header.base_timestamp + scan.most_timestamp_delta, at.NO_TIMESTAMP)
         return self._check_each(area, first, count)
@@ -332,6 +354,7 @@ class Faults:
     def refuse(self) -> None:
         """Refuse the batch if anything is wrong."""
         if not self._count:
+            self._refuse_strays()
             return
         if self._code == ErrorCode.INVALID_TIMESTAMP:
             message = "One or more records have been rejected due to invalid timestamp"
@@ -342,6 +365,13 @@ class Faults:
                 f"and only showing the first three errors at most: [{shown}]"
             )
         raise InvalidRecords(self._code, message, self._errors)
+
+    def _refuse_strays(self) -> None:
+        placement = self._settings.placement
+        if placement is not None and self._stray:
+            placement.strays += 1
+            if self._stray is Stray.REFUSED:
+                raise MisplacedKeys(self._header, placement, self._partition)
 
 
 def _timestamp_fault(
@@ -370,17 +400,23 @@ def _recompressed(
 ) -> tuple[bytearray, BatchHeader]:
     """The batch in another codec. Attributes that are not a producer's to set are lost on the way."""
     if not scan.is_in_order:
-        records = decode_records(area, header.count, 0, header.base_timestamp)
-        area = encode_columns(
-            [record.value for record in records],
-            [record.key for record in records],
-            [record.timestamp for record in records],
-            [record.headers for record in records],
-            base_timestamp=header.base_timestamp,
-        )
+        area = numbered(area, header, header.count)
     batch = bytearray(at.HEADER_SIZE)
     batch += compress(codec, area, level)
     return batch, header_of_recompressed(header, codec, len(batch))
+
+
+def numbered(area: Buffer, header: BatchHeader, count: int, first: int = 0) -> Buffer:
+    """Records of a batch with the offsets that follow from their places, the first of which is `first`."""
+    records = decode_records(area, count, 0, header.base_timestamp)
+    return encode_columns(
+        [record.value for record in records],
+        [record.key for record in records],
+        [record.timestamp for record in records],
+        [record.headers for record in records],
+        range(first, first + count),
+        header.base_timestamp,
+    )
 
 
 def header_of_recompressed(header: BatchHeader, codec: int, size_bytes: int) -> BatchHeader:

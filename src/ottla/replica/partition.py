@@ -1,45 +1,34 @@
-"""One partition as its leader keeps it: the log, who may read how far, and who waits for more.
+"""One partition as this broker keeps it: its log, the machine that decides how far everything is, and who waits.
 
-With one replica the high watermark follows the end of the log at once. Nothing here does I/O but the log.
+The machine (machine.py) decides; here its effects are brought about. What is appended goes through its writer
+(writer.py). Who waits for an answer (acknowledgements.py), or for records (readers.py), is called at the end of the
+round, never by the one who writes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple
 
 from ottla.log.aborted import AbortedTransaction
-from ottla.log.epochs import UNDEFINED
 from ottla.log.errors import LogError, OffsetOutOfRange
 from ottla.log.files import FileRange
-from ottla.log.log import Appended, Log
-from ottla.log.producers import Origin
-from ottla.records.batch import BatchHeader
-from ottla.records.large import ValidateSteps, validate_large
-from ottla.records.validate import LargeBatch, Validated, validate_produce
+from ottla.log.log import Log
+from ottla.replica.acknowledgements import NEVER, Acknowledgements, Called, CommitWaiter
+from ottla.replica.divergence import divergence_of_consumer, divergence_of_replica
+from ottla.replica.errors import (
+    DeletionRefused,
+    FencedLeaderEpoch,
+    NotAcknowledged,
+    NotLeader,
+    UnknownLeaderEpoch,
+)
+from ottla.replica.machine import ALL, UNLIMITED, Effects, Machine, Role
+from ottla.replica.readers import Bound, Readers, Waiter
+from ottla.replica.shell import Shell
+from ottla.replica.writer import MOST_GATHERED_BYTES, PartitionWriter
 from ottla.wire.errors import ErrorCode
 from ottla.wire.parts import Buffer
-
-MOST_BYTES = 1 << 62
-FIRST_VERSION_WITH_TRANSACTIONS_2 = 12
-
-
-class FencedLeaderEpoch(LogError):
-    code = ErrorCode.FENCED_LEADER_EPOCH
-
-
-class UnknownLeaderEpoch(LogError):
-    code = ErrorCode.UNKNOWN_LEADER_EPOCH
-
-
-class DeletionRefused(LogError):
-    code = ErrorCode.POLICY_VIOLATION
-
-
-class Waiter(Protocol):
-    """Somebody who waits for a partition to move on."""
-
-    def advanced(self, partition: Partition, added_bytes: int) -> None: ...
 
 
 class Read(NamedTuple):
@@ -54,22 +43,37 @@ class Read(NamedTuple):
 
 
 class Partition:
-    def __init__(
-        self, topic: str, index: int, topic_id: bytes, log: Log, replicas: list[int], leader_epoch: int
-    ) -> None:
+    def __init__(self, topic: str, index: int, topic_id: bytes, log: Log, node_id: int, shell: Shell) -> None:
+        """It neither leads nor follows before `apply` has told what to do. `node_id`: of this broker."""
         self.topic = topic
         self.index = index
         self.topic_id = topic_id
         self.log = log
         self.name = f"{topic}-{index}"
-        self.replicas = replicas
-        self.in_sync = list(replicas)
-        self.leader_id = replicas[0]
-        self.leader_epoch = leader_epoch
-        self._waiters: dict[Waiter, None] = {}
-        self._committed_waiters: dict[Waiter, None] = {}  # who waits for what no open transaction holds back
-        self._told_offset = 0  # up to which those were told
-        log.advance_high_watermark(log.end_offset)
+        self.node_id = node_id
+        self.partition_epoch = -1  # of what was last applied
+        self.replicas: list[int] = []
+        self.in_sync: list[int] = []
+        self.leader_id = -1
+        self.leader_epoch = -1
+        self.is_failed = False  # its disk did: it neither leads nor follows until it is opened again
+        self._shell = shell
+        self.is_touched = False
+        self._asks_disk = False  # whether the broker or the topic does
+        self.writer = PartitionWriter(self)
+        self.written_bytes = 0  # since the start
+        self.acknowledgements = Acknowledgements()
+        self.readers = Readers(self)
+        self._wakes_all = False  # at the end of the round
+        self.machine = Machine(
+            node_id,
+            start_offset=log.log_start_offset,
+            end_offset=log.end_offset,
+            disk_offset=log.recovery_point,
+            high_watermark=log.high_watermark,
+        )
+        self._config = log.config
+        self._configured()
 
     def __repr__(self) -> str:
         return f"<Partition {self.name}, epoch {self.leader_epoch}>"
@@ -82,90 +86,306 @@ class Partition:
             raise FencedLeaderEpoch(f"epoch {epoch} is behind {self.leader_epoch} of {self.name}")
         raise UnknownLeaderEpoch(f"epoch {epoch} is ahead of {self.leader_epoch} of {self.name}")
 
-    # Writing
+    # Roles
 
-    def produce(
-        self, records: Buffer | None, *, version: int, has_transactional_id: bool, now_ms: int
-    ) -> tuple[Appended, int]:
-        """Check and append what a client sent; where it went, and the time it was stamped with (-1: none).
+    @property
+    def is_leader(self) -> bool:
+        return self.machine.role is Role.LEADER
 
-        LargeBatch where the check takes more than a moment: `produce_large` goes on with it.
-        """
-        validated = validate_produce(
-            records,
-            self.log.produce_settings,
-            partition=self.name,
-            version=version,
-            has_transactional_id=has_transactional_id,
-            now_ms=now_ms,
-        )
-        return self.append_validated(validated, version, now_ms)
+    @property
+    def is_follower(self) -> bool:
+        return self.machine.role is Role.FOLLOWER
 
-    def validate_large(self, large: LargeBatch, now_ms: int) -> ValidateSteps:
-        """The check in steps, for a batch that was found to be large; `append_validated` is what is left then."""
-        return validate_large(large, self.log.produce_settings, partition=self.name, now_ms=now_ms)
+    @property
+    def is_replicated(self) -> bool:
+        """Whether it is led here and there are other replicas."""
+        return bool(self.machine.followers)
 
-    def append_validated(self, validated: Validated, version: int, now_ms: int) -> tuple[Appended, int]:
-        appended = self.log.append(
-            validated.batch,
-            validated.header,
-            self.leader_epoch,
-            now_ms,
-            new_epoch_starts_at_zero=version >= FIRST_VERSION_WITH_TRANSACTIONS_2 and validated.header.is_transactional,
-        )
-        if appended.duplicate:
-            return appended, appended.max_timestamp  # as Kafka answers, whoever stamped it
-        self._grown(len(validated.batch))
-        return appended, validated.log_append_time
-
-    def produce_all(self, batches: Sequence[tuple[memoryview, BatchHeader]], now_ms: int) -> int:
-        """Append batches that `plain_batch` found good and that have no producer id; the offset of the first."""
-        base_offset = self.log.append_all(batches, self.leader_epoch, now_ms)
-        self._grown(sum([len(batch) for batch, _ in batches]))
-        return base_offset
-
-    def append(
+    def apply(
         self,
-        batch: bytearray,
-        header: BatchHeader,
-        now_ms: int,
         *,
-        origin: Origin = Origin.CLIENT,
-        transaction_version: int = 0,
-    ) -> Appended:
-        """Append a batch that was made here: a coordinator's records, or the end of a transaction."""
-        appended = self.log.append(
-            batch, header, self.leader_epoch, now_ms, origin=origin, transaction_version=transaction_version
-        )
-        self._grown(len(batch))
-        return appended
+        leader_id: int,
+        leader_epoch: int,
+        partition_epoch: int,
+        replicas: Sequence[int],
+        in_sync: Collection[int],
+        now_ms: int,
+    ) -> None:
+        """Be what the controller has decided. What was applied already, or comes late, changes nothing."""
+        if partition_epoch <= self.partition_epoch:
+            return
+        machine = self.machine
+        before = machine.role, self.leader_id, self.leader_epoch
+        self.partition_epoch = partition_epoch
+        is_here = self.node_id in replicas and not self.is_failed
+        if leader_id == self.node_id and is_here:
+            self._lead(leader_epoch, replicas, in_sync, now_ms)
+        elif leader_id >= 0 and is_here:
+            self._follow(leader_id, leader_epoch)
+        else:
+            self._stop()
+        self.replicas, self.in_sync = list(replicas), list(in_sync)
+        self.leader_id, self.leader_epoch = leader_id, leader_epoch
+        if (machine.role, leader_id, leader_epoch) != before:
+            self._shell.role_changed(self)
 
-    def _grown(self, added_bytes: int) -> None:
-        log = self.log
-        before = log.high_watermark
-        log.advance_high_watermark(log.end_offset)
-        if self._waiters:
-            for waiter in list(self._waiters):
-                waiter.advanced(self, added_bytes)
-        if self._committed_waiters:
-            stable = log.last_stable_offset
-            if stable > self._told_offset:
-                if self._told_offset < before or stable < log.high_watermark:
-                    start = max(self._told_offset, log.log_start_offset)
-                    found = log.read(start, MOST_BYTES, stable) if start < stable else None
-                    added_bytes = 0 if found is None else found.size_bytes
-                self._told_offset = stable
-                for waiter in list(self._committed_waiters):
-                    waiter.advanced(self, added_bytes)
+    def _lead(self, leader_epoch: int, replicas: Sequence[int], in_sync: Collection[int], now_ms: int) -> None:
+        machine = self.machine
+        self.writer.write_gathered()  # in the epoch that it came in
+        if machine.role is Role.LEADER and leader_epoch == self.leader_epoch:
+            self._bring_about(machine.in_sync_set(leader_epoch, in_sync, replicas, now_ms))
+            if machine.is_under_min_in_sync and self.acknowledgements.for_commit:
+                self._refuse_unacknowledged()
+        else:
+            self._bring_about(machine.lead(leader_epoch, replicas, in_sync, now_ms))
+        self._advance()
+
+    def _refuse_unacknowledged(self) -> None:
+        """What waits for replicas that are gone now may wait for long: its producers shall know why."""
+        missing = f"{self.name} has too few replicas in sync"
+        failure = NotAcknowledged(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, missing)
+        self.acknowledgements.fail_commits(failure, self.machine.high_watermark)
+        if not self.is_touched:
+            self.touch()
+
+    def _follow(self, leader_id: int, leader_epoch: int) -> None:
+        machine = self.machine
+        if machine.role is Role.FOLLOWER and leader_epoch == machine.epoch:
+            return
+        self._bring_about(machine.follow(leader_id, leader_epoch))
+        self._end_waits()
+
+    def _stop(self) -> None:
+        if self.machine.role is not Role.OFFLINE:
+            self._bring_about(self.machine.stop())
+            self._end_waits()
+
+    def go_offline(self) -> None:
+        """The disk of its log failed."""
+        self.is_failed = True
+        if self.machine.role is not Role.OFFLINE:
+            self.acknowledgements.fail(self.log.refusal, -1)
+            self._stop()
+            self._shell.role_changed(self)
+
+    def _end_waits(self) -> None:
+        """What a follower waited for may be cut under the next leader."""
+        if self.acknowledgements:
+            self.acknowledgements.fail(NotLeader(f"{self.name} is in another epoch now"), -1)
+            if not self.is_touched:
+                self.touch()
+
+    def follower_at(
+        self, replica: int, epoch: int, offset: int, now_ms: int, broker_epoch: int = -1, start_offset: int = -1
+    ) -> ErrorCode | None:
+        """A follower has all from its start up to an offset; why that does not count, if it does not."""
+        effects = self.machine.follower_at(replica, epoch, offset, now_ms, broker_epoch, start_offset)
+        self._bring_about(effects)
+        return effects.refusal
+
+    def follower_waits(self, replica: int, now_ms: int, broker_epoch: int) -> None:
+        """A follower waits for what comes behind what it has."""
+        self._bring_about(self.machine.follower_waits(replica, now_ms, broker_epoch))
+
+    def look_at_followers(self) -> None:
+        """Have those who wait and are not in sync say so: nothing else may happen for long."""
+        if self.machine.lacks_followers:
+            self.readers.look()
+
+    def all_start_at(self, offset: int) -> bool:
+        """Whether all replicas that are in sync have let go of what lies before an offset."""
+        followers = self.machine.followers
+        return all(followers[each].start_offset >= offset for each in self.machine.in_sync if each in followers)
+
+    def look_at_lag(self, now_ms: int, most_lag_ms: int) -> None:
+        """Propose to go on without those who have been behind for so long."""
+        self._bring_about(self.machine.lag(now_ms, most_lag_ms))
+
+    def withdraw_proposal(self) -> None:
+        """The controller does not want the in-sync set that was proposed."""
+        self._bring_about(self.machine.withdrawn())
+
+    def _bring_about(self, effects: Effects) -> None:
+        """What follows from an event that is no append."""
+        if effects.loses:
+            self._lose()
+        if effects.advances:
+            self._advanced()
+        if effects.proposes is not None:
+            self._shell.propose(self, effects.proposes)
+
+    def _lose(self) -> None:
+        """It leads no more. What was gathered is not written: who sent it is told, and asks the next leader."""
+        self.writer.discard()
+        self.acknowledgements.fail(NotLeader(f"{self.name} is not led here any more"), -1)
+        self._wakes_all = True
+        if not self.is_touched:
+            self.touch()
+
+    def _advanced(self) -> None:
+        """The high watermark or another bound has moved, though nothing was appended here."""
+        self._tell_log()
+        if (self.readers.waiting or self.acknowledgements) and not self.is_touched:
+            self.touch()
+
+    @property
+    def knows_high_watermark(self) -> bool:
+        """Whether a leader's high watermark is as high as any earlier leader's may have been (KIP-207)."""
+        return self.machine.high_watermark >= self.machine.epoch_start_offset
+
+    def check_leader(self) -> None:
+        """Refuse what only the leader may do."""
+        if self.is_failed:
+            raise self.log.refusal
+        if self.machine.role is not Role.LEADER:
+            raise NotLeader(f"{self.name} is not led here")
+
+    # How far everything is
+
+    def replace_log(self, log: Log) -> None:
+        """Go on with a log that has all that the one before has, in another place. Nothing is gathered."""
+        assert not self.writer.is_gathering
+        log.place(self.log.placement)
+        self.log = log
+        self._configured()
+
+    def grown(self, added_bytes: int) -> None:
+        self.written_bytes += added_bytes
+        self._advance()
+        if not self.is_touched:
+            self.touch()
+
+    def touch(self) -> None:
+        self.is_touched = True
+        self._shell.touch(self)
+
+    def _advance(self) -> None:
+        """Let the machine know of the log, and the log of what was decided."""
+        log, machine = self.log, self.machine
+        if log.config is not self._config:
+            self._configured()
+        machine.appended(log.end_offset)
+        self._tell_log()
+
+    def _tell_log(self) -> None:
+        """Let the log know of the high watermark, and the machine of the transactions that it decides."""
+        log, machine = self.log, self.machine
+        log.advance_high_watermark(machine.high_watermark)
+        producers = log.producers
+        if machine.unstable_offset is not None or producers.ongoing or producers.unreplicated:
+            machine.transactions_from(log.producers.first_unstable_offset)
+
+    def _configured(self) -> None:
+        """How many records may be acknowledged before they are on the disk, as the broker and the topic say."""
+        config = self._config = self.log.config
+        unsynced_records = UNLIMITED
+        if self._shell.waits_for_disk or not config.flush_ms:
+            unsynced_records = 0
+        elif config.has_flush_limits:
+            unsynced_records = min(config.flush_messages - 1, UNLIMITED)
+        self._asks_disk = config.has_flush_limits or not unsynced_records
+        self.writer.most_gathered_bytes = min(MOST_GATHERED_BYTES, config.segment_bytes)
+        self.machine.min_in_sync = config.min_insync_replicas
+        self.machine.durability(unsynced_records)
+
+    def is_committed(self, end_offset: int) -> bool:
+        """Whether all below an offset is kept as the replicas and the durability ask."""
+        return self._committed() >= end_offset
+
+    def _committed(self) -> int:
+        machine, log = self.machine, self.log
+        if log.config is not self._config:
+            self._configured()
+        if self._asks_disk and machine.disk_offset < log.recovery_point:
+            machine.on_disk(log.recovery_point)  # housekeeping syncs, too
+        return machine.committed
+
+    def when_committed(self, end_offset: int, done: Callable[[LogError | None], None]) -> None:
+        """Call back when what was appended below `end_offset` is committed, or cannot be: at once if it is."""
+        if self.is_committed(end_offset):
+            done(None)
+        else:
+            self.wait(end_offset, ALL, Called(done), None)
+
+    @property
+    def is_written(self) -> bool:
+        """Whether all that the log has is kept as the durability asks; a follower tells of nothing before."""
+        self._committed()  # with the settings and the disk as they are now
+        return self.machine.written >= self.log.end_offset
+
+    def when_written(self, done: Callable[[LogError | None], None]) -> None:
+        """Call back at the end of a round: all that the log has now is kept as the durability asks, or cannot be."""
+        self.wait(self.log.end_offset, 1, Called(done), None)
+
+    def wait(self, end_offset: int, acks: int, waiter: CommitWaiter, token: Any, due: float = NEVER) -> None:
+        """Tell at the end of a round that what was appended below `end_offset` is acknowledged, or cannot be.
+
+        `due`: when to tell that it takes too long, by the clock of the loop; it counts where there are replicas.
+        """
+        waiting = self.acknowledgements
+        (waiting.for_commit if acks == ALL else waiting.for_write).append((end_offset, waiter, token, due))
+        if not self.is_touched:
+            self.touch()
+
+    def synced(self, failure: LogError | None) -> None:
+        """The log was brought to the disk, or could not be."""
+        if failure is not None:
+            self.acknowledgements.fail(failure, 0)
+        if not self.is_touched:
+            self.touch()
+
+    def expire(self, now: float) -> bool:
+        """Tell those whose time is over; whether others wait for replicas still."""
+        failure = NotAcknowledged(ErrorCode.REQUEST_TIMED_OUT, f"the replicas of {self.name} take too long")
+        if self.acknowledgements.expire(now, self.machine.committed, failure) and not self.is_touched:
+            self.touch()
+        return bool(self.acknowledgements.for_commit)
+
+    def end_round(self) -> None:
+        """Write what was gathered, ask for the disk if need be, and tell those who wait."""
+        try:
+            self.writer.write_gathered()
+        finally:
+            self.is_touched = False
+            self._tell()
+
+    def _tell(self) -> None:
+        committed, machine = self._committed(), self.machine
+        if self._asks_disk:
+            self._ask_for_disk()
+        self.acknowledgements.tell(machine.written, committed)
+        if machine.followers and self.acknowledgements.for_commit:
+            self._shell.watch_deadlines(self)
+        if self._wakes_all:
+            self._wakes_all = False
+            self.readers.wake()
+        elif self.readers.waiting:
+            self.readers.tell()
+
+    def _ask_for_disk(self) -> None:
+        machine = self.machine
+        unsynced = machine.end_offset - machine.disk_offset
+        if self.log.failure is not None:
+            self.acknowledgements.fail(self.log.refusal, machine.committed)  # it is never synced again
+        elif unsynced > machine.unsynced_records:
+            if self.acknowledgements:  # or one that cannot begin would be tried for ever
+                self._shell.sync(self)
+        elif unsynced and self._config.has_flush_time:
+            self._shell.sync_within(self, self._config.flush_ms / 1000)
 
     def delete_records(self, offset: int, now_ms: int) -> int:
         """Let the partition start at `offset` (-1: the high watermark); its new start."""
+        self.check_leader()
         if not self.log.config.is_deleted:
             raise DeletionRefused(f"{self.name} is compacted, and keeps what it keeps")
-        target = self.log.high_watermark if offset == -1 else offset
+        target = self.machine.high_watermark if offset == -1 else offset
         if target < 0:
             raise OffsetOutOfRange(f"offset {offset} cannot be the start of {self.name}")
         self.log.advance_log_start(target)
+        self.machine.starts_at(self.log.log_start_offset)
+        self.readers.tell_replicas_again()
+        if self.machine.followers and not self.is_touched:
+            self.touch()
         return self.log.log_start_offset
 
     # Reading
@@ -180,11 +400,13 @@ class Partition:
         whole_batch: bool = True,
     ) -> Read:
         """What a consumer may see from `offset` on."""
-        log = self.log
-        high_watermark, stable = log.high_watermark, log.last_stable_offset
+        log, machine = self.log, self.machine
+        if machine.start_offset < log.log_start_offset:
+            machine.starts_at(log.log_start_offset)  # housekeeping deletes
+        high_watermark, stable = machine.high_watermark, machine.last_stable_offset
         bound = stable if committed_only else high_watermark
         if last_fetched_epoch >= 0:
-            diverging = self._divergence(offset, last_fetched_epoch)
+            diverging = divergence_of_consumer(log, self.name, offset, last_fetched_epoch)
             if diverging is not None:
                 return Read(None, high_watermark, stable, log.log_start_offset, None, diverging)
         records = log.read(offset, max_bytes, bound, whole_batch=whole_batch)
@@ -193,14 +415,64 @@ class Partition:
             aborted = log.aborted_within(records, offset, bound) if records is not None else []
         return Read(records, high_watermark, stable, log.log_start_offset, aborted)
 
-    def _divergence(self, offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
-        """Where the reader's log and this one part, if they do (KIP-595)."""
-        epoch, end_offset = self.log.epochs.end_offset_for(last_fetched_epoch, self.log.end_offset)
-        if (epoch, end_offset) == UNDEFINED:
-            raise OffsetOutOfRange(f"epoch {last_fetched_epoch} is not known in {self.name}")
-        if epoch < last_fetched_epoch or end_offset < offset:
-            return epoch, end_offset
-        return None
+    def read_for_replica(
+        self, offset: int, max_bytes: int, last_fetched_epoch: int, *, whole_batch: bool = True
+    ) -> Read:
+        """What another replica is to have from `offset` on, or where its log parts from this one."""
+        log, machine = self.log, self.machine
+        bounds = machine.high_watermark, machine.last_stable_offset, log.log_start_offset
+        diverging = divergence_of_replica(log, offset, last_fetched_epoch)
+        if diverging is not None:
+            return Read(None, *bounds, None, diverging)
+        return Read(log.read(offset, max_bytes, log.end_offset, whole_batch=whole_batch), *bounds, None)
+
+    # Following
+
+    @property
+    def fetch_position(self) -> tuple[int, int]:
+        """Where a follower goes on, and the epoch of what lies before."""
+        return self.log.end_offset, self.log.epochs.latest
+
+    def copy(self, records: Buffer, leader_epoch: int, high_watermark: int, log_start_offset: int, now_ms: int) -> None:
+        """Append what the leader of an epoch gave, and go as far as it says."""
+        log, machine = self.log, self.machine
+        if machine.role is not Role.FOLLOWER or leader_epoch != self.leader_epoch:
+            raise NotLeader(f"{self.name} does not follow in epoch {leader_epoch}")
+        try:
+            if records:
+                self.written_bytes += log.append_replicated(memoryview(records), now_ms, leader_epoch)
+        finally:
+            self._bring_about(machine.copied(log.end_offset, high_watermark))
+            self._tell_log()
+        if self._asks_disk and records and not self.is_touched:
+            self.touch()
+        if log_start_offset > log.log_start_offset:
+            log.advance_log_start(min(log_start_offset, machine.high_watermark))
+            machine.starts_at(log.log_start_offset)
+
+    def truncate(self, offset: int, now_ms: int) -> None:
+        """Let go of what the leader does not have."""
+        try:
+            self.log.truncate_to(offset, now_ms)
+        finally:
+            self._cut()
+
+    def restart_at(self, offset: int, now_ms: int) -> None:
+        """Let go of everything, and go on where the leader's log starts."""
+        try:
+            self.log.truncate_fully(offset, now_ms)
+        finally:
+            self._cut()
+
+    def _cut(self) -> None:
+        log, machine = self.log, self.machine
+        machine.start_offset = log.log_start_offset
+        machine.truncated(log.end_offset)
+        machine.starts_at(log.log_start_offset)
+        self._tell_log()
+        self._wakes_all = True  # some may read what is gone
+        if self.readers.waiting and not self.is_touched:
+            self.touch()
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """The largest epoch up to the one given in which records were written, and the offset where it ended."""
@@ -210,20 +482,13 @@ class Partition:
             return epoch, self.log.end_offset  # where this epoch began, and nothing was written since
         return self.log.epochs.end_offset_for(epoch, self.log.end_offset)
 
-    def wait(self, waiter: Waiter, *, committed_only: bool = False) -> None:
-        """Be told of what is added; `committed_only`: once it is below the last stable offset."""
-        if not committed_only:
-            self._waiters[waiter] = None
-            return
-        if not self._committed_waiters:
-            self._told_offset = self.log.last_stable_offset
-        self._committed_waiters[waiter] = None
+    def wait_for_records(self, waiter: Waiter, bound: Bound = Bound.HIGH_WATERMARK, replica: int = -1) -> None:
+        """Be told of what is added below a bound. `replica`: that waits."""
+        self.readers.add(waiter, bound, replica)
 
     def stop_waiting(self, waiter: Waiter) -> None:
-        self._waiters.pop(waiter, None)
-        self._committed_waiters.pop(waiter, None)
+        self.readers.waiting.pop(waiter, None)
 
     def wake_all(self) -> None:
         """Let everybody look again, as when the partition goes away."""
-        for waiter in [*self._waiters, *self._committed_waiters]:
-            waiter.advanced(self, MOST_BYTES)
+        self.readers.wake()

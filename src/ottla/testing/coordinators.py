@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.broker.broker import Broker
-from ottla.broker.coordinator import Shard
-from ottla.coordinator import classic_rebalance, consumer_epoch, consumer_leave
-from ottla.coordinator.classic_group import ClassicGroup
-from ottla.coordinator.consumer_group import ConsumerGroup
+from ottla.broker.coordinators.shard import Shard
+from ottla.coordinator.classic.group import ClassicGroup
+from ottla.coordinator.classic.rebalance import rebalance as rebalance_classic
+from ottla.coordinator.classic.rebalance import session_over
+from ottla.coordinator.consumer.group import ConsumerGroup
 from ottla.coordinator.group_machine import GroupMachine
 from ottla.coordinator.operation import Operation, Reply
-from ottla.coordinator.transaction_machine import Identity
+from ottla.coordinator.transactions.machine import Identity
 from ottla.wire.errors import ErrorCode
 
 FENCING_TIMEOUT_MS = 60_000
@@ -23,9 +24,9 @@ def rebalance(broker: Broker, group_id: str) -> None:
     def begin(operation: Operation) -> None:
         group = machine.groups[group_id]
         if isinstance(group, ClassicGroup):
-            classic_rebalance.rebalance(operation, group, machine.settings())
+            rebalance_classic(operation, group, machine.settings())
         elif isinstance(group, ConsumerGroup):
-            consumer_epoch.bump_if_changed(machine, operation, group, is_due=True)
+            group.bump_if_changed(operation, is_due=True)
 
     shard, machine = _shard_of(broker, group_id)
     shard.run(begin)
@@ -38,10 +39,10 @@ def expel(broker: Broker, group_id: str, client_id: str) -> None:
         group = machine.groups[group_id]
         if isinstance(group, ClassicGroup):
             for member_id in [name for name, member in group.members.items() if member.client.client_id == client_id]:
-                classic_rebalance.session_over(operation, group, member_id, machine.settings())
+                session_over(operation, group, member_id, machine.settings())
         elif isinstance(group, ConsumerGroup):
             leaving = [member for member in group.members.values() if member.profile.client_id == client_id]
-            consumer_leave.remove_members(machine, operation, group, leaving)
+            machine.membership.remove(operation, group, leaving)
 
     shard, machine = _shard_of(broker, group_id)
     count = machine.groups[group_id].member_count

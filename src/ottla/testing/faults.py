@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.dispatch import Dispatch
+from ottla.broker.network.connection import Slot
 from ottla.testing.chance import Chance, Odds
 from ottla.testing.refusals import can_be_refused, refusal
 from ottla.wire import apis
@@ -26,7 +27,8 @@ from ottla.wire.schema import Request
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-    from ottla.broker.connection import Connection
+    from ottla.broker.loop.slices import Steps
+    from ottla.broker.network.connection import Connection
 
 _APIS_BY_NAME = {api.name.lower(): api for api in apis.APIS}
 
@@ -157,7 +159,6 @@ class FaultyDispatch(Dispatch):
         if self._faults.are_none:
             super().handle(connection, frame)
             return
-        self.forget_short_ways()
         found = self._find(frame)
         if found is not None:
             fault, header, request = found
@@ -204,23 +205,29 @@ class FaultyDispatch(Dispatch):
             self._refuse_metadata(code, connection, frame, header)
             return
         answer = refusal(request, header.version, code)
-        connection.expect_answer().answer(encode_response(header.correlation_id, answer, header.version))
+        slot = Slot(connection)
+        connection.expect_answer(slot)
+        slot.answer(encode_response(header.correlation_id, answer, header.version))
 
     def _refuse_metadata(
         self, code: ErrorCode, connection: Connection, frame: memoryview, header: RequestHeader
     ) -> None:
         """The brokers stay, or a client could not go on; the topics it asked for are refused."""
-        from ottla.broker.dispatch import Context
+        from ottla.broker.dispatch import Context, answer_in_steps
         from ottla.broker.handlers import metadata
-        from ottla.broker.slices import finished
 
         request: Any = decode_request_body(header, frame)
         slices = self._broker.request_slices
-        context = Context(connection, connection.expect_answer(), header, len(frame), slices)
-        answer = finished(metadata.handle(self._broker, request, context))
-        for topic in answer.topics:
-            topic.error_code, topic.partitions = code, []
-        context.reply(answer)
+        context = Context(connection, header, len(frame), slices)
+        connection.expect_answer(context)
+
+        def steps() -> Steps:
+            answer = yield from metadata.handle(self._broker, request, context)
+            for topic in answer.topics:
+                topic.error_code, topic.partitions = code, []
+            return answer
+
+        answer_in_steps(self._broker, context, steps())
 
     def delay(self, seconds: float, connection: Connection, frame: memoryview, *_: object) -> None:
         kept = memoryview(bytearray(frame))
@@ -233,14 +240,28 @@ class FaultyDispatch(Dispatch):
             connection.release()
 
     def silence(self, connection: Connection, *_: object) -> None:
-        connection.expect_answer()
+        connection.expect_answer(Slot(connection))
 
     def cut(self, connection: Connection, *_: object) -> None:
         connection.close("a fault was injected")
 
     def lose_answer(self, connection: Connection, frame: memoryview, *_: object) -> None:
+        """The request is dealt with to its end. Its answer has no place, and ends the connection."""
+        lost: list[Slot] = []
+        expect_answer, connection.expect_answer = connection.expect_answer, lost.append
         super().handle(connection, frame)
-        connection.close("a fault was injected")
+        connection.expect_answer = expect_answer
+        connection.hold()  # no later request is answered in its place
+
+        def answered() -> None:
+            if not lost or lost[0].parts is not None:
+                self._broker.loop.call_last(close)  # behind what this round still writes
+
+        def close() -> None:
+            connection.close("a fault was injected")
+
+        connection.answered = answered  # type: ignore[method-assign]
+        answered()
 
 
 def _api(name: str) -> Api:

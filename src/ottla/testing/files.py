@@ -34,7 +34,6 @@ import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
-from weakref import ref
 
 from ottla.log.files import Buffer, failure_of
 from ottla.testing.disk import Contents, Folder, NameChange, Truncation, Write
@@ -114,6 +113,9 @@ class SimulatedFile:
         buffer[: len(data)] = data
         return len(data)
 
+    def write_over(self, position: int, data: Buffer) -> None:
+        self._files.write_contents(self._living(), self._path, position, data)
+
     def truncate(self, size_bytes: int) -> None:
         self._files.truncate_contents(self._living(), self._path, size_bytes)
         self.size_bytes = size_bytes
@@ -160,7 +162,6 @@ class SimulatedFiles:
         self.is_down = False
         self._faults: dict[int, Fault] = {}
         self._locks: dict[str, SimulatedLock] = {}
-        self._maps: list[ref[memoryview]] = []
         self._root = Folder()
 
     # Faults
@@ -168,6 +169,11 @@ class SimulatedFiles:
     def arm(self, number: int, effect: Effect, error_number: int = errno.EIO) -> None:
         """Let the operation with that number, counted from the first of all, meet a fault."""
         self._faults[number] = Fault(effect, error_number)
+
+    @property
+    def has_faults(self) -> bool:
+        """Whether one is armed that was not met yet."""
+        return any(number > self.operation_count for number in self._faults)
 
     def disarm(self) -> None:
         self._faults.clear()
@@ -184,10 +190,6 @@ class SimulatedFiles:
 
     def kill(self) -> None:
         """End the process and start the next: open files are dead, nothing is lost, nothing is synced."""
-        for reference in self._maps:
-            if (mapped := reference()) is not None:
-                mapped.release()
-        self._maps.clear()
         self.lives += 1
         self.is_down = False
         self._locks.clear()
@@ -197,6 +199,10 @@ class SimulatedFiles:
         """Take the power away and bring it back."""
         self.kill()
         self._root.lose(loss)
+
+    @property
+    def used_bytes(self) -> int:
+        return _used_bytes(self._root)
 
     # Files
 
@@ -216,11 +222,8 @@ class SimulatedFiles:
     def read_all(self, path: str) -> bytes:
         return bytes(self._contents(path).now)
 
-    def map(self, path: str) -> Buffer:
-        """As on a real disk, a file that is mapped must not change its size; here that is a BufferError."""
-        mapped = memoryview(self._contents(path).now).toreadonly()
-        self._maps.append(ref(mapped))
-        return mapped
+    def read_at(self, path: str, position: int, size_bytes: int) -> bytes:
+        return bytes(self._contents(path).now[position : position + size_bytes])
 
     def write_at(self, path: str, position: int, data: Buffer) -> None:
         contents = self._made(path)
@@ -281,7 +284,7 @@ class SimulatedFiles:
         """How much of a write the disk has room for."""
         if self.capacity_bytes is None:
             return size_bytes
-        room = self.capacity_bytes - _used_bytes(self._root)
+        room = self.capacity_bytes - self.used_bytes
         growth = max(0, position + size_bytes - len(contents.now))
         return size_bytes - min(size_bytes, max(0, growth - max(0, room)))
 
@@ -303,7 +306,10 @@ class SimulatedFiles:
 
     def sizes(self, folder: str) -> dict[str, int]:
         names = self._folder(folder).now
-        return {name: len(node.now) if isinstance(node, Contents) else 0 for name, node in names.items()}
+        return {name: len(node.now) for name, node in names.items() if isinstance(node, Contents)}
+
+    def folders(self, folder: str) -> list[str]:
+        return [name for name, node in self._folder(folder).now.items() if not isinstance(node, Contents)]
 
     def rename(self, old: str, new: str) -> None:
         """Within a folder: nothing here needs more."""
@@ -319,9 +325,12 @@ class SimulatedFiles:
             folder, name = self._parent(path)
             self._change_names("remove", path, "", folder, {name: None})
 
-    def remove_folder(self, path: str) -> None:
-        if self._folder(path).now:
-            raise _error(errno.ENOTEMPTY, path)
+    def remove_tree(self, path: str) -> None:
+        if not self.exists(path):
+            return
+        for name in list(self._folder(path).now):
+            inner = f"{path}/{name}"
+            (self.remove if isinstance(self._node(inner), Contents) else self.remove_tree)(inner)
         folder, name = self._parent(path)
         self._change_names("remove folder", path, "", folder, {name: None})
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ottla.broker.broker import STORE
 from ottla.controller import layout
-from ottla.controller.local_store import LocalStore
+from ottla.controller.sqlite_nodes import SqliteNodes
 
 
 def put_fresh_store(folder: str) -> None:
@@ -20,7 +20,7 @@ def put_fresh_store(folder: str) -> None:
 def _laid_out() -> bytes:
     with tempfile.TemporaryDirectory(prefix="ottla-store-") as folder:
         path = Path(folder, STORE)
-        store = LocalStore(str(path), survives_power_loss=False)
-        store.commit(layout.prepare_operations(store))
-        store.close()
+        nodes = SqliteNodes(str(path), survives_power_loss=False)
+        nodes.commit(layout.prepare_operations({}))
+        nodes.close()
         return path.read_bytes()

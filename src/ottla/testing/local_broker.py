@@ -16,20 +16,25 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.broker.broker import Broker
-from ottla.broker.config_layers import BrokerSettings
-from ottla.broker.listeners import Endpoint, plaintext
-from ottla.broker.loop import Loop
+from ottla.broker.config.layers import BrokerSettings
+from ottla.broker.loop.loop import Loop
+from ottla.broker.loop.slices import Steps
+from ottla.broker.network.listeners import Endpoint, plaintext
 from ottla.broker.topics import Topic
 from ottla.controller.refusal import Refusal
+from ottla.log.errors import LogError
 from ottla.records.build import build_batch
 from ottla.testing.faults import Faults, FaultyDispatch
 from ottla.testing.fresh_store import put_fresh_store
 from ottla.testing.full_disk import FillableDisk
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
+
+if TYPE_CHECKING:
+    from ottla.broker.stores import OpenStore
 
 T = TypeVar("T")
 
@@ -70,9 +75,14 @@ class LocalBroker:
         port: int = 0,
         durability: str = "page-cache",
         settings: Mapping[str, object] | None = None,
+        store: str | None = None,
     ) -> None:
-        """`settings`: the broker's, by Kafka's names; numbers and booleans may be such."""
+        """`settings`: the broker's, by Kafka's names; numbers and booleans may be such.
+
+        `store`: of a cluster that it belongs to, as for `ottla serve`.
+        """
         self.folder = folder
+        self._store = store
         self.faults = Faults()
         self._syncs = {"page-cache": False, "fsync": True}[durability]
         self._disk = FillableDisk(syncs=self._syncs)
@@ -85,13 +95,15 @@ class LocalBroker:
     def _start(self, port: int) -> None:
         settings = {"listeners": plaintext("127.0.0.1", port)} | self._settings
         self._loop = Loop()
+        parsed = BrokerSettings(settings)
         self._broker = Broker(
             self._loop,
             self._disk,
             self.folder,
-            BrokerSettings(settings),
+            parsed,
             syncs=self._syncs,
             survives_power_loss=self._syncs,
+            open_store=None if self._store is None else self._shared_store(self._store, parsed),
         )
         self._broker.make_dispatch = lambda broker: FaultyDispatch(broker, self.faults)
         try:
@@ -100,29 +112,40 @@ class LocalBroker:
             self._broker.stop()
             self._loop.close()
             raise
+        self._endpoints = dict(self._broker.frontend.endpoints)
         self._thread = threading.Thread(target=self._loop.run, name="ottla-broker", daemon=True)
         self._thread.start()
         self._is_up = True
+
+    def _shared_store(self, text: str, settings: BrokerSettings) -> OpenStore:
+        from ottla.broker.stores import shared_store
+
+        seconds = settings.config.broker_session_timeout_ms / 1000
+        return shared_store(text, session_seconds=seconds, survives_power_loss=self._syncs)
 
     # Where it is
 
     @property
     def endpoints(self) -> dict[str, Endpoint]:
         """Where each listener is, by its name."""
-        return self._broker.endpoints
+        return self._endpoints  # also while it restarts
+
+    @property
+    def _address(self) -> Endpoint:
+        return next(iter(self._endpoints.values()))
 
     @property
     def host(self) -> str:
-        return self._broker.address.host
+        return self._address.host
 
     @property
     def port(self) -> int:
-        return self._broker.address.port
+        return self._address.port
 
     @property
     def bootstrap(self) -> str:
         """What clients call `bootstrap.servers`."""
-        return str(self._broker.address)
+        return str(self._address)
 
     def __repr__(self) -> str:
         return f"<LocalBroker on {self.bootstrap}>"
@@ -144,18 +167,33 @@ class LocalBroker:
         self._loop.post(run)
         return result.result()
 
+    def run(self, steps: Callable[[Broker], Steps]) -> Any:
+        """Run on the broker's own thread what waits for the store or for the disk, and give back the result."""
+        result: Future[Any] = Future()
+
+        def done(value: object, failure: Exception | None) -> None:
+            if failure is None:
+                result.set_result(value)
+            else:
+                result.set_exception(failure)
+
+        self.call(lambda broker: broker.request_slices.start(steps(broker), done))
+        return result.result()
+
     # Topics
 
-    def topic(self, name: str, *, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
+    def topic(
+        self, name: str, *, partitions: int = 1, replication: int = -1, config: Mapping[str, str] | None = None
+    ) -> str:
         """Create a topic; its name, to be used in the same line."""
         asked = CreatableTopic(
             name=name,
             num_partitions=partitions,
-            replication_factor=-1,
+            replication_factor=replication,
             assignments=[],
             configs=[CreatableTopicConfig(name=key, value=value) for key, value in (config or {}).items()],
         )
-        answer = self.call(lambda broker: broker.catalog.create_topics([asked]))[name]
+        answer = self.run(lambda broker: broker.topic_requests.create([asked]))[name]
         if isinstance(answer, Refusal):
             raise answer
         return name
@@ -169,7 +207,7 @@ class LocalBroker:
         headers: Sequence[tuple[str, bytes | None]] = (),
         timestamp: int | None = None,
     ) -> None:
-        """Append records without a client, so that there is something to read."""
+        """Append records without a client, so that there is something to read; LogError if that fails."""
         batch = build_batch(
             values,
             timestamp=time.time_ns() // 1_000_000 if timestamp is None else timestamp,
@@ -177,11 +215,21 @@ class LocalBroker:
             headers=[tuple(headers)] * len(values),
         )
 
+        written: Future[None] = Future()
+
+        def told(failure: LogError | None) -> None:
+            if failure is None:
+                written.set_result(None)
+            else:
+                written.set_exception(failure)
+
         def append(broker: Broker) -> None:
             found = _topic(broker, topic).partitions[partition]
-            found.produce(batch, version=9, has_transactional_id=False, now_ms=broker.clock_ms())
+            appended, _ = found.writer.produce(batch, version=9, now_ms=broker.clock_ms())
+            found.when_committed(appended.last_offset + 1, told)
 
         self.call(append)
+        written.result()
 
     def records(self, topic: str, *, committed_only: bool = True) -> list[StoredRecord]:
         """What a consumer from the beginning would get, partition after partition."""
@@ -251,6 +299,7 @@ class LocalBroker:
         """Take a transactional id over, as a second instance would: what is open is aborted, its producer is done."""
         from ottla.testing import coordinators
 
+        self.run(lambda broker: broker.transactions.ensure_producer_ids())
         code = ErrorCode.CONCURRENT_TRANSACTIONS
         while code is ErrorCode.CONCURRENT_TRANSACTIONS:  # until the open transaction has ended
             told: Future[ErrorCode] = Future()
@@ -313,16 +362,37 @@ class LocalBroker:
         finally:
             self._start(port)
 
+    def start(self) -> None:
+        """Again, after `stop` or `kill`, on the same port with the same data."""
+        if self._is_up:
+            raise RuntimeError("the broker is up already")
+        self._start(self.port)
+
+    @property
+    def is_up(self) -> bool:
+        return self._is_up
+
+    @property
+    def is_paused(self) -> bool:
+        return not self._resumed.is_set()
+
     def stop(self) -> None:
         self._end(kill=False)
+
+    def kill(self) -> None:
+        """End as a process that is killed."""
+        self._end(kill=True)
 
     def abandon(self) -> None:
         """Stop, and leave the data as it is: for a folder that goes now, or as a crash would."""
         self._end(kill=True)
 
     def _end(self, *, kill: bool) -> None:
+        """Nothing, where it has ended already: its user may stop it, and then leave the `with` block."""
+        if not self._is_up:
+            return
         self.resume()
-        self._tell_of_lost_faults()
+        topics = self.call(lambda broker: set(broker.topics.by_name))
         self._is_up = False
         self._loop.post(self._loop.stop)
         self._thread.join()
@@ -331,10 +401,10 @@ class LocalBroker:
         else:
             self._broker.stop()
         self._loop.close()
+        self._tell_of_lost_faults(topics)
 
-    def _tell_of_lost_faults(self) -> None:
+    def _tell_of_lost_faults(self, names: set[str]) -> None:
         """One that waits for a topic that nobody has made was most likely meant for another."""
-        names = self.call(lambda broker: set(broker.topics.by_name))
         for fault in self.faults.waiting:
             if not fault.count and not fault.is_over and fault.topic is not None and fault.topic not in names:
                 warnings.warn(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from ottla.testing.simulated_system import SimulatedSocket, SimulatedSystem
+from ottla.testing.simulated_system import SimulatedSystem
+from ottla.testing.simulation.network import SimulatedSocket
 from ottla.wire.apis import Api
 from ottla.wire.frames import decode_response, encode_request
 from ottla.wire.header import read_correlation_id
@@ -12,7 +13,7 @@ from ottla.wire.parts import Buffer
 from ottla.wire.schema import Request, Response
 
 if TYPE_CHECKING:
-    from ottla.broker.loop import Loop
+    from ottla.broker.loop.loop import Loop
 
 SIZE_BYTES = 4
 PATIENCE_SECONDS = 60.0
@@ -23,7 +24,7 @@ class SimulatedClient:
         self._system = system
         self._loop = loop
         self._client_id = client_id
-        self._socket: SimulatedSocket = system.connect(port)
+        self._socket: SimulatedSocket = system.connect_client(port)
         self._unsent = bytearray()
         self._received = bytearray()
         self._sent: dict[int, tuple[Api, int]] = {}

@@ -1,4 +1,4 @@
-"""A computer in memory for a loop to run on: the twin of `ottla.broker.system.LinuxSystem`.
+"""A computer in memory for a loop to run on: the twin of `ottla.broker.loop.system.LinuxSystem`.
 
 Everything that happens is decided by a seed: which of those who are ready go first, who has to wait for another round,
 how many bytes a socket gives or takes at once, and when a job on the other thread is done. Time stands still while
@@ -10,138 +10,63 @@ from __future__ import annotations
 import errno
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
-from ottla.broker.system import READ, WRITE, Buffer, Finished, ReadyCallback, Socket, SocketBuffers, Watched
+from ottla.broker.loop.system import Finished, ReadyCallback, Socket, SocketBuffers, Watched
+from ottla.testing.simulation.network import SimulatedListener, SimulatedNetwork, SimulatedSocket
+from ottla.testing.simulation.timeline import Timeline
 
 if TYPE_CHECKING:
-    from ottla.broker.loop import Loop
+    from ottla.broker.loop.loop import Loop
     from ottla.log.files import File
+    from ottla.testing.files import SimulatedFiles
 
-STREAM_BYTES = 1 << 16  # what a socket holds that the other end has not taken
 START_CLOCK_MS = 1_767_225_600_000  # the first of January 2026
 FIRST_EPHEMERAL_PORT = 40_000
 MOST_ROUNDS_AT_ONCE = 1_000_000
 
 
-class Stream:
-    """Bytes on their way from one end of a connection to the other."""
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-        self.is_ended = False
-
-    @property
-    def room_bytes(self) -> int:
-        return STREAM_BYTES - len(self.data)
-
-
-class SimulatedSocket:
-    """One end of a connection. It never blocks, and moves fewer bytes at a time than it could."""
-
-    def __init__(self, system: SimulatedSystem, incoming: Stream, outgoing: Stream, host: str) -> None:
-        self._system = system
-        self._number = system.next_number()
-        self._incoming = incoming
-        self._outgoing = outgoing
-        self.host = host
-
-    def fileno(self) -> int:
-        return self._number
-
-    @property
-    def is_ended(self) -> bool:
-        """Whether the other end takes nothing more."""
-        return self._outgoing.is_ended
-
-    def ready_events(self) -> int:
-        is_readable = self._incoming.data or self._incoming.is_ended
-        is_writable = self._outgoing.room_bytes > 0 or self._outgoing.is_ended
-        return (READ if is_readable else 0) | (WRITE if is_writable else 0)
-
-    def recv(self, size_bytes: int, /) -> bytes:
-        incoming = self._incoming
-        if not incoming.data:
-            if incoming.is_ended:
-                return b""
-            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-        count = self._system.part_of(min(size_bytes, len(incoming.data)))
-        taken = bytes(incoming.data[:count])
-        del incoming.data[:count]
-        return taken
-
-    def recv_into(self, buffer: memoryview, /) -> int:
-        taken = self.recv(len(buffer))
-        buffer[: len(taken)] = taken
-        return len(taken)
-
-    def send(self, data: Buffer, /) -> int:
-        outgoing = self._outgoing
-        if outgoing.is_ended:
-            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
-        if not outgoing.room_bytes:
-            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-        count = self._system.part_of(min(len(data), outgoing.room_bytes))
-        outgoing.data += memoryview(data)[:count]
-        return count
-
-    def sendmsg(self, buffers: Sequence[Buffer], /) -> int:
-        return self.send(b"".join(buffers))
-
-    def close(self) -> None:
-        self._number = -1
-        self._incoming.is_ended = self._outgoing.is_ended = True
-
-
-class SimulatedListener:
-    def __init__(self, system: SimulatedSystem, port: int) -> None:
-        self._system = system
-        self._port = port
-        self._number = system.next_number()
-        self.waiting: deque[SimulatedSocket] = deque()
-
-    def fileno(self) -> int:
-        return self._number
-
-    def port(self) -> int:
-        return self._port
-
-    def ready_events(self) -> int:
-        return READ if self.waiting else 0
-
-    def accept(self) -> tuple[SimulatedSocket, str]:
-        if not self.waiting:
-            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-        accepted = self.waiting.popleft()
-        return accepted, accepted.host
-
-    def close(self) -> None:
-        del self._system.listeners[self._port]
-        for sock in self.waiting:
-            sock.close()
-
-
 class SimulatedSystem:
-    def __init__(self, seed: int) -> None:
+    """A machine that is alone, or one of many on a network that they share with their time."""
+
+    def __init__(
+        self,
+        seed: int | str,
+        network: SimulatedNetwork | None = None,
+        address: str = "127.0.0.1",
+        files: SimulatedFiles | None = None,
+    ) -> None:
         self.random = Random(seed)
-        self.listeners: dict[int, SimulatedListener] = {}
-        self._seconds = 0.0
+        self.network = network or SimulatedNetwork(Timeline(), self.random)
+        self.network.machines[address] = self
+        self.address = address
+        self.is_touched = True
+        self._files = files
+        self.clock_ahead_ms = 0
+        """How far its clock is from the true time."""
+        self._timeline = self.network.timeline
         self._horizon = 0.0  # up to when time may pass
         self._numbers = 0
         self._ports = FIRST_EPHEMERAL_PORT
         self._watched: dict[int, tuple[Any, int, ReadyCallback]] = {}
-        self._jobs: deque[tuple[Callable[[], None], Finished]] = deque()
+        self._workers: list[SimulatedWorker] = [SimulatedWorker(self)]  # the first is that of `run_blocking`
         self._is_woken = False
+        self._is_killed = False  # and no process since
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the machine has stopped in the middle of a round: nothing leaves it any more."""
+        return self._files is not None and self._files.is_down
 
     # Time
 
     def now(self) -> float:
-        return self._seconds
+        return self._timeline.seconds
 
     def clock_ms(self) -> int:
-        return START_CLOCK_MS + int(self._seconds * 1000)
+        return START_CLOCK_MS + int(self._timeline.seconds * 1000) + self.clock_ahead_ms
 
     def advance(self, loop: Loop, seconds: float) -> None:
         """Let the loop run until so much time has passed."""
@@ -149,22 +74,24 @@ class SimulatedSystem:
 
     def run_until(self, loop: Loop, is_done: Callable[[], bool], most_seconds: float) -> bool:
         """Let the loop run until something is the case, or the time is over; whether it is the case."""
-        self._horizon = end = self._seconds + most_seconds
+        self._horizon = end = self.now() + most_seconds
         for _ in range(MOST_ROUNDS_AT_ONCE):
             if is_done():
                 return True
-            if self._seconds >= end and not loop.is_busy() and not self.can_go_on():
+            if self.now() >= end and not loop.is_busy() and not self.can_go_on():
                 return False
             loop.run_once()
-        raise RuntimeError(f"the loop comes round and round at {self._seconds} seconds")
+        raise RuntimeError(f"the loop comes round and round at {self.now()} seconds")
 
     def jump_to(self, seconds: float) -> None:
         """For whoever has the time in hand, in place of `advance`."""
-        self._seconds = max(self._seconds, seconds)
+        self._timeline.jump_to(seconds)
 
     def can_go_on(self) -> bool:
         """Whether something can happen before time passes."""
-        return bool(self._is_woken or self._jobs or self._ready())
+        if self.is_touched:
+            self.is_touched = bool(self._is_woken or self._busy_workers() or self._ready())
+        return self.is_touched
 
     def expect_soon(self) -> None:
         """Nothing takes long here."""
@@ -172,19 +99,24 @@ class SimulatedSystem:
     # Sockets
 
     def listen(self, host: str, port: int, backlog: int, buffers: SocketBuffers) -> SimulatedListener:
-        number = port or self._next_port()
-        if number in self.listeners:
-            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-        listener = self.listeners[number] = SimulatedListener(self, number)
-        return listener
+        return self.network.listen(self, port or self._next_port())
 
-    def connect(self, port: int, host: str = "10.0.0.1") -> SimulatedSocket:
-        """A client's end of a new connection."""
-        if port not in self.listeners:
+    def resolve(self, host: str) -> str:
+        return "127.0.0.1"
+
+    def connect(self, address: str, port: int) -> SimulatedSocket:
+        """One that nobody listens for is found to be refused."""
+        return self.network.connect(self, self.address, address, port)
+
+    def check_connected(self, sock: Socket) -> None:
+        if cast("SimulatedSocket", sock).is_refused:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
-        there, back = Stream(), Stream()
-        self.listeners[port].waiting.append(SimulatedSocket(self, there, back, host))
-        return SimulatedSocket(self, back, there, "127.0.0.1")
+
+    def connect_client(self, port: int, host: str = "10.0.0.1") -> SimulatedSocket:
+        """A client's end of a new connection."""
+        made = self.network.connect(self, host, self.address, port)
+        self.check_connected(made)
+        return made
 
     def send_file(self, sock: Socket, file: Watched, position: int, size_bytes: int) -> int:
         return sock.send(cast("File", file).read(position, size_bytes))
@@ -205,47 +137,100 @@ class SimulatedSystem:
 
     def watch(self, watched: Any, events: int, callback: ReadyCallback) -> None:
         assert watched.fileno() not in self._watched
+        self._is_killed = False
+        self.is_touched = True
         self._watched[watched.fileno()] = watched, events, callback
 
     def change(self, watched: Any, events: int, callback: ReadyCallback) -> None:
         assert watched.fileno() in self._watched
+        self.is_touched = True
         self._watched[watched.fileno()] = watched, events, callback
 
     def forget(self, watched: Any) -> None:
-        del self._watched[watched.fileno()]
+        if not self._is_killed:
+            del self._watched[watched.fileno()]
+
+    @property
+    def watched_count(self) -> int:
+        return len(self._watched)
 
     def _ready(self) -> list[tuple[ReadyCallback, int]]:
         found = ((callback, watched.ready_events() & events) for watched, events, callback in self._watched.values())
         return [(callback, events) for callback, events in found if events]
 
     def wait(self, seconds: float) -> list[tuple[ReadyCallback, int]]:
-        if self._jobs and self.random.random() < 0.5:
-            self._run_job()
+        if self.is_dead:
+            return []
+        if (busy := self._busy_workers()) and self.random.random() < 0.5:
+            self.random.choice(busy).run_one()
         ready = self._ready()
         if ready:
             # In any order, and not all of them: the others were a moment later.
             return self.random.sample(ready, self.random.randint(1, len(ready)))
-        if self._jobs:
-            self._run_job()
+        if busy := self._busy_workers():
+            self.random.choice(busy).run_one()
         if not self._is_woken:
-            self._seconds = max(self._seconds, min(self._seconds + seconds, self._horizon))
+            self._timeline.jump_to(min(self.now() + seconds, self._horizon))
         self._is_woken = False
         return []
 
     # The other thread
 
     def wake(self) -> None:
-        self._is_woken = True
+        self._is_woken = self.is_touched = True
 
     def run_blocking(self, job: Callable[[], None], finished: Finished) -> None:
-        self._jobs.append((job, finished))
+        self._workers[0].run(job, finished)
 
     def finish_jobs(self) -> None:
-        while self._jobs:
-            self._run_job()
+        self._workers[0].finish()
 
-    def _run_job(self) -> None:
-        job, finished = self._jobs.popleft()
+    def make_worker(self, name: str) -> SimulatedWorker:
+        self._workers.append(worker := SimulatedWorker(self))
+        return worker
+
+    def _busy_workers(self) -> list[SimulatedWorker]:
+        return [] if self.is_dead else [worker for worker in self._workers if worker.jobs and not worker.must_wait()]
+
+    def kill(self) -> None:
+        """As the kernel does for a process that is killed: jobs are not done, sockets are closed."""
+        for worker in self._workers:
+            worker.abandon()
+        del self._workers[1:]
+        self._watched.clear()
+        self.network.close_all(self.address)
+        self._is_killed = True
+        self._is_woken = False
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.finish()
+        del self._workers[1:]
+
+
+class SimulatedWorker:
+    """A thread that runs a job when the simulation comes to it."""
+
+    def __init__(self, system: SimulatedSystem) -> None:
+        self._system = system
+        self.jobs: deque[tuple[Callable[[], None], Finished]] = deque()
+        self.is_held: Callable[[], bool] | None = None
+        """Whether what it works on cannot be reached now."""
+        self.has_waited = False
+        """Since somebody last set it to False."""
+
+    def must_wait(self) -> bool:
+        if self.is_held is None or not self.is_held():
+            return False
+        self.has_waited = True
+        return True
+
+    def run(self, job: Callable[[], None], finished: Finished) -> None:
+        self._system.is_touched = True
+        self.jobs.append((job, finished))
+
+    def run_one(self) -> None:
+        job, finished = self.jobs.popleft()
         failure: Exception | None = None
         try:
             job()
@@ -253,14 +238,11 @@ class SimulatedSystem:
             failure = error
         finished(failure)
 
-    def kill(self) -> None:
-        """As the kernel does for a process that is killed: jobs are not done, sockets are closed."""
-        self._jobs.clear()
-        watched = [each for each, _, _ in self._watched.values()]
-        self._watched.clear()
-        for each in watched:
-            each.close()
+    def finish(self) -> None:
+        while self.jobs:
+            self.run_one()
 
-    def close(self) -> None:
-        while self._jobs:
-            self._run_job()
+    close = finish
+
+    def abandon(self) -> None:
+        self.jobs.clear()

@@ -81,6 +81,8 @@ DESCRIBE_CLIENT_QUOTAS = Api(48, "DescribeClientQuotas", 0, 1, flexible=1)
 ALTER_CLIENT_QUOTAS = Api(49, "AlterClientQuotas", 0, 1, flexible=1)
 DESCRIBE_USER_SCRAM_CREDENTIALS = Api(50, "DescribeUserScramCredentials", 0, 0, flexible=0)
 ALTER_USER_SCRAM_CREDENTIALS = Api(51, "AlterUserScramCredentials", 0, 0, flexible=0)
+DESCRIBE_QUORUM = Api(55, "DescribeQuorum", 0, 2, flexible=0)
+ALTER_PARTITION = Api(56, "AlterPartition", 2, 3, flexible=0)  # brokers ask the controller
 UPDATE_FEATURES = Api(57, "UpdateFeatures", 0, 2, flexible=0)
 DESCRIBE_CLUSTER = Api(60, "DescribeCluster", 0, 2, flexible=0)
 DESCRIBE_PRODUCERS = Api(61, "DescribeProducers", 0, 0, flexible=0)
@@ -93,4 +95,15 @@ LIST_CONFIG_RESOURCES = Api(74, "ListConfigResources", 0, 1, flexible=0)
 DESCRIBE_TOPIC_PARTITIONS = Api(75, "DescribeTopicPartitions", 0, 0, flexible=0)
 
 APIS: tuple[Api, ...] = tuple(row for row in globals().values() if isinstance(row, Api))
-BY_KEY: dict[int, Api] = {api.key: api for api in APIS}
+
+# What only Ottla's brokers say to each other. Kafka has no such keys, and nobody is told of them.
+CLUSTER_FEED = Api(30_000, "ClusterFeed", 0, 0, flexible=0)
+FORWARD = Api(30_001, "Forward", 0, 0, flexible=0)
+LEAVE_CLUSTER = Api(30_002, "LeaveCluster", 0, 0, flexible=0)
+REPORT_GROWTH = Api(30_003, "ReportGrowth", 0, 0, flexible=0)
+FAIL_REPLICAS = Api(30_005, "FailReplicas", 0, 0, flexible=0)
+# And what clients may ask that find the feature `ottla.growth.version`.
+EXPAND_IN_ORDER = Api(30_004, "ExpandInOrder", 0, 0, flexible=0)
+PRIVATE_APIS = (CLUSTER_FEED, FORWARD, LEAVE_CLUSTER, REPORT_GROWTH, EXPAND_IN_ORDER, FAIL_REPLICAS)
+
+BY_KEY: dict[int, Api] = {api.key: api for api in (*APIS, *PRIVATE_APIS)}

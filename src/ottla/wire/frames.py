@@ -19,9 +19,11 @@ from ottla.wire.parts import BUFFERS, Buffer, Part
 from ottla.wire.registry import REQUESTS, RESPONSES
 from ottla.wire.schema import Request, Response
 
+JOINED_BYTES = 1 << 16  # what is longer is not copied for the sake of a header
+
 _SIZE = struct.Struct(">i")
-_RESPONSE = struct.Struct(">ii")
-_TAGGED_RESPONSE = struct.Struct(">iix")
+_pack_head, _HEAD_BYTES = struct.Struct(">ii").pack, 4  # the size does not count itself
+_pack_tagged_head, _TAGGED_HEAD_BYTES = struct.Struct(">iix").pack, 5
 
 
 def encode_request(correlation_id: int, client_id: str | None, request: Request, version: int) -> list[Part]:
@@ -46,15 +48,19 @@ def encode_response_in_steps(
 
 
 def _framed(correlation_id: int, response: Response, version: int, parts: list[Any]) -> list[Part]:
-    head = _TAGGED_RESPONSE if has_tagged_response_header(response.api, version) else _RESPONSE
-    size_bytes = head.size - _SIZE.size + _total_bytes(parts)
-    parts[0] = head.pack(size_bytes, correlation_id) + parts[0]
+    first = parts[0]
+    body_bytes = len(first) if len(parts) == 1 else _total_bytes(parts)
+    if has_tagged_response_header(response.api, version):
+        packed = _pack_tagged_head(body_bytes + _TAGGED_HEAD_BYTES, correlation_id)
+    else:
+        packed = _pack_head(body_bytes + _HEAD_BYTES, correlation_id)
+    if len(first) > JOINED_BYTES:
+        return [packed, *parts]
+    parts[0] = packed + first
     return parts
 
 
 def _total_bytes(parts: list[Any]) -> int:
-    if len(parts) == 1:
-        return len(parts[0])
     # A loop of its own, for answers with hundreds of parts: a call a part would cost as much as the rest.
     return sum([len(part) if isinstance(part, BUFFERS) else part.size_bytes for part in parts])
 

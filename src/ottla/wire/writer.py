@@ -1,8 +1,9 @@
 """Makes writers: a message and a version in, one flat function out.
 
 The function packs runs of fixed-size fields at once, the length in front of a string or array as part of the
-run before it, and walks nested structs in place. It returns parts: all in one piece, except that records
-stand between the pieces as they are. What cannot be written raises a ValueError that names the field.
+run before it, and walks nested structs in place. It returns parts: all in one piece, except that records stand
+between the pieces as they are, and that what is written in steps may be in several. What cannot be written raises a
+ValueError that names the field.
 """
 
 from __future__ import annotations
@@ -19,6 +20,11 @@ from ottla.wire.types import LONGEST_STRING_BYTES, Blob, Fixed, Kind, RecordsBlo
 from ottla.wire.varint import ONE_BYTE, uvarint
 
 STEP_ELEMENTS = 512  # a power of two
+JOINED_PIECES = 4096  # become one piece in a step: to join millions at the end would take long
+
+
+class VersionTooLow(ValueError):
+    """A field says what this version of the message has no place for."""
 
 
 def compile_writer(message: type[Message], version: int) -> Writer:
@@ -38,6 +44,7 @@ class _WriterBuilder:
         self.flexible = version in message.flexible
         self.source = Source(_NAMES)
         self.add = "add"
+        self.is_joined_in_steps = in_steps and not carries_records(message, version)
         self.run: list[tuple[str, str, str]] = []
         """Codes, expressions and places of fixed-size values still to be written, all with one pack."""
 
@@ -46,7 +53,7 @@ class _WriterBuilder:
         has_records = carries_records(self.message, self.version)
         title = f"{self.message.__name__} v{self.version}"
         with source.block("def write(message):"):
-            if has_records:
+            if has_records or self.in_steps:
                 source.line("parts = []")
             source.line("out = []")
             source.line("add = out.append")
@@ -64,6 +71,9 @@ class _WriterBuilder:
             if has_records:
                 with source.block("if out:"):
                     source.line("parts.append(b''.join(out))")
+                source.line("return parts")
+            elif self.in_steps:
+                source.line("parts.append(b''.join(out))")
                 source.line("return parts")
             else:
                 source.line("return [b''.join(out)]")
@@ -217,6 +227,10 @@ class _WriterBuilder:
             if self.in_steps:
                 source.line("steps += 1")
                 with source.block(f"if not steps & {STEP_ELEMENTS - 1}:"):
+                    if self.is_joined_in_steps and self.add == "add":
+                        with source.block(f"if len(out) > {JOINED_PIECES}:"):
+                            source.line("parts.append(b''.join(out))")
+                            source.line("out.clear()")
                     source.line("yield")
             if isinstance(element, Nested):
                 self.struct(element.struct, each, source.place + ".")
@@ -232,7 +246,9 @@ class _WriterBuilder:
             source.line(f"add(written[id({target})])")
         with source.block("else:"):
             source.line(f"{start} = len(out)")
+            is_joined, self.is_joined_in_steps = self.is_joined_in_steps, False  # they are needed once more
             self.elements(target, element)
+            self.is_joined_in_steps = is_joined
             source.line(f"written[id({target})] = b''.join(out[{start}:])")
 
     def nullable_struct(self, value: str, struct: type[Struct], null: str = "MINUS_ONE") -> None:
@@ -302,7 +318,7 @@ def default_struct(struct: type[Struct]) -> Struct:
 
 
 def _refuse(value: object, versions: str) -> NoReturn:
-    raise ValueError(f"only versions {versions} can carry {value!r}")
+    raise VersionTooLow(f"only versions {versions} can carry {value!r}")
 
 
 def _refuse_string(length_bytes: int) -> NoReturn:
@@ -313,7 +329,8 @@ def _explain(error: Exception, title: str, places: list[str]) -> NoReturn:
     """Says what could not be written. The line that failed tells the field, or the first of a run."""
     traceback = error.__traceback__
     place = places[traceback.tb_lineno] if traceback is not None else ""
-    raise ValueError(f"{title}: {place}: {error}") from error
+    kind = VersionTooLow if isinstance(error, VersionTooLow) else ValueError
+    raise kind(f"{title}: {place}: {error}") from error
 
 
 _NAMES: dict[str, object] = {

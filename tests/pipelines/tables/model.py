@@ -14,7 +14,9 @@ from ottla.pipelines.tables.position import encode_position
 
 @dataclass(frozen=True)
 class Change:
-    key: int
+    """Without a key it is a truncate."""
+
+    key: int | None
     position: int
     value: str | None
     note: str = ""
@@ -24,9 +26,12 @@ class Change:
         return self.value is None
 
 
-def random_changes(random_: random.Random, count: int, keys: int = 30) -> list[Change]:
+def random_changes(random_: random.Random, count: int, keys: int = 30, truncates: float = 0.0) -> list[Change]:
     changes = []
     for position in range(1, count + 1):
+        if random_.random() < truncates:
+            changes.append(Change(None, position, None))
+            continue
         value = None if random_.random() < 0.3 else random_.choice("abc")
         changes.append(Change(random_.randrange(keys), position, value, f"note {position}"))
     return changes
@@ -58,20 +63,25 @@ def current(changes: list[Change]) -> dict[int, tuple[str, str]]:
     """The rows: per key the last change by position."""
     last: dict[int, Change] = {}
     for change in sorted(changes, key=lambda change: change.position):
-        last[change.key] = change
+        if change.key is None:
+            last.clear()
+        else:
+            last[change.key] = change
     return {key: (change.value, change.note) for key, change in last.items() if change.value is not None}
 
 
 def versions(changes: list[Change], *, tracks_note: bool = True) -> set[tuple[int, str, str, int, int | None]]:
     """The history: key, value, note, from, to. Without the note's history, runs of one value are one version."""
     of_key: dict[int, list[Change]] = defaultdict(list)
-    for change in sorted(set(changes), key=lambda change: change.position):
-        of_key[change.key].append(change)
+    truncates = [change for change in set(changes) if change.key is None]
+    for change in set(changes):
+        if change.key is not None:
+            of_key[change.key].append(change)
     found: set[tuple[int, str, str, int, int | None]] = set()
     for key, row in of_key.items():
         start: Change | None = None
         last: Change | None = None
-        for change in row:
+        for change in sorted([*row, *truncates], key=lambda change: change.position):
             if last is not None and not tracks_note and change.value == last.value:
                 last = change
                 continue

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
-from collections.abc import Iterable
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +17,8 @@ import pytest
 
 from ottla.client import EARLIEST, LATEST, NewRecord, Producer, Reader
 from ottla.pipelines import ChangeEvent, DeadLetters, apply_changes, encode_event, encode_key, read_arrow, read_table
-from ottla.pipelines.tables.applier import BadEvent, Outcome
-from ottla.pipelines.tables.layout import Layout
-from ottla.pipelines.tables.table import ChangeTable
+from ottla.pipelines.tables.applier import Applier, BadEvent, Outcome
+from ottla.pipelines.tables.rules import Rules
 from ottla.testing import LocalBroker
 from tests.pipelines.tables.model import Change, current, disturbed, random_changes, versions
 from tests.pipelines.tables.test_table import rows_in, versions_in
@@ -23,6 +28,8 @@ if TYPE_CHECKING:
 
 
 def event_of(change: Change) -> bytes:
+    if change.key is None:
+        return encode_event(ChangeEvent("t", None, None, None, change.position, change.position))
     key = {"id": change.key}
     after = None if change.is_deleted else {"id": change.key, "value": change.value, "note": change.note}
     columns = {"id": "bigint", "value": "string", "note": "string"}
@@ -32,7 +39,10 @@ def event_of(change: Change) -> bytes:
 
 def send(broker: LocalBroker, topic: str, changes: Iterable[Change]) -> None:
     with Producer(broker.bootstrap, create_topics=True) as producer:
-        records = [NewRecord(event_of(change), key=encode_key({"id": change.key})) for change in changes]
+        records = [
+            NewRecord(event_of(change), key=None if change.key is None else encode_key({"id": change.key}))
+            for change in changes
+        ]
         producer.send_many(topic, records)
 
 
@@ -52,68 +62,100 @@ def applied(outcome: Any) -> int:
 
 
 def test_a_stream_becomes_a_table_and_a_replay_changes_nothing(
-    spark: SparkSession, ottla: LocalBroker, tmp_path: Path
+    engine: str, spark: SparkSession, ottla: LocalBroker, tmp_path: Path
 ) -> None:
     ottla.topic("changes", partitions=2)
     target = str(tmp_path / "t")
     sent: list[Change] = []
-    for batch in disturbed(random.Random(1), random_changes(random.Random(1), 300), 180):
+    for batch in disturbed(random.Random(1), random_changes(random.Random(1), 300, truncates=0.01), 180):
         send(ottla, "changes", batch)
         sent += batch
         # Every time the whole topic: what the table has is skipped by its offsets.
-        query = apply_changes(
-            target, stream(spark, ottla, "changes"), ["id"], trigger={"availableNow": True}, buckets=3
-        )
+        source = stream(spark, ottla, "changes")
+        query = apply_changes(target, source, ["id"], trigger={"availableNow": True}, buckets=3, engine=engine)
         assert not isinstance(query, Outcome)
         query.awaitTermination()
-    same_for_spark(spark, target)
+    same_for_spark(spark, target, engine)
     assert rows_in(tmp_path / "t") == current(sent)
-    assert applied(apply_changes(target, messages(spark, ottla, "changes"), "id", buckets=3)) == 0
+    again = apply_changes(target, messages(spark, ottla, "changes"), "id", buckets=3, engine=engine)
+    assert applied(again) == 0
+    wait_for(lambda: not checkpoints(os.getpid()))
 
 
-def same_for_spark(spark: SparkSession, target: str) -> None:
-    by_spark = read_table(spark, target).toArrow().to_pylist()
+def checkpoints(process: int) -> list[Path]:
+    return list(Path(tempfile.gettempdir()).glob(f"ottla-checkpoint-{process}-*"))
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 300
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_the_checkpoints_of_a_killed_process_are_removed_by_the_next() -> None:
+    program = "import os; from ottla.pipelines.tables.checkpoint import new_checkpoint as new; new(); os.{}"
+    killed, ended = (
+        subprocess.Popen([sys.executable, "-c", program.format(how)]) for how in ("kill(os.getpid(), 9)", "getpid()")
+    )
+    for process in (killed, ended):
+        process.wait()
+    assert not checkpoints(ended.pid)
+    subprocess.run([sys.executable, "-c", program.format("getpid()")], check=True)
+    assert not checkpoints(killed.pid)
+
+
+def same_for_spark(spark: SparkSession, target: str, engine: str) -> None:
+    by_spark = read_table(spark, target, engine=engine).toArrow().to_pylist()
     in_memory = read_arrow(target, is_plain=True).to_pylist()
     assert sorted(map(str, by_spark)) == sorted(map(str, in_memory))
 
 
-@pytest.mark.parametrize("tracked", [None, ["value"]])
+@pytest.mark.parametrize(
+    ("engine", "tracked"), [("deltalake", None), ("deltalake", ["value"]), ("delta-spark", None)], indirect=["engine"]
+)
 def test_a_history_has_every_version_once(
-    tracked: list[str] | None, spark: SparkSession, ottla: LocalBroker, tmp_path: Path
+    tracked: list[str] | None, engine: str, spark: SparkSession, ottla: LocalBroker, tmp_path: Path
 ) -> None:
-    first, second = disturbed(random.Random(1), random_changes(random.Random(1), 200), 120)
+    """Of some columns with the engine of a cluster: test_engines."""
+    first, second = disturbed(random.Random(1), random_changes(random.Random(1), 200, truncates=0.02), 120)
     target = str(tmp_path / "t")
-    options: dict[str, Any] = {"stored_as_scd_type": 2, "track_history_column_list": tracked, "buckets": 3}
+    columns = None if tracked is None else tuple(tracked)
+    options: dict[str, Any] = {"stored_as_scd_type": 2, "track_history_column_list": columns, "buckets": 3}
+    options["engine"] = engine
     for batch in (first, second):
         send(ottla, "changes", batch)
         apply_changes(target, messages(spark, ottla, "changes"), "id", **options)
         if batch is first:
-            ChangeTable(target, Layout(("id",), 2, 3, None if tracked is None else ("value",))).fold()
-    same_for_spark(spark, target)
+            Applier(target, Rules(("id",), **options), spark).fold()
+    same_for_spark(spark, target, engine)
     assert versions_in(tmp_path / "t") == versions(first + second, tracks_note=tracked is None)
 
 
 def test_the_order_of_offsets_serves_sources_without_positions(
-    spark: SparkSession, ottla: LocalBroker, tmp_path: Path
+    engine: str, spark: SparkSession, ottla: LocalBroker, tmp_path: Path
 ) -> None:
     with Producer(ottla.bootstrap, create_topics=True) as producer:
         for value in ("a", "b", "c"):
             producer.send("plain", b'{"op": "u", "after": {"id": 1, "value": "%s"}}' % value.encode())
-    apply_changes(str(tmp_path / "t"), messages(spark, ottla, "plain"), ["id"], sequence_by="offset")
+    apply_changes(str(tmp_path / "t"), messages(spark, ottla, "plain"), ["id"], sequence_by="offset", engine=engine)
     assert [row["value"] for row in read_arrow(str(tmp_path / "t")).to_pylist()] == ["c"]
 
 
-def test_bad_events_go_to_the_dead_letters_or_stop(spark: SparkSession, ottla: LocalBroker, tmp_path: Path) -> None:
+def test_bad_events_go_to_the_dead_letters_or_stop(
+    engine: str, spark: SparkSession, ottla: LocalBroker, tmp_path: Path
+) -> None:
     send(ottla, "mixed", [Change(1, 1, "a")])
     with Producer(ottla.bootstrap, create_topics=True) as producer:
         producer.send("mixed", b"rubbish", key=b"k").result()
     send(ottla, "mixed", [Change(2, 2, "b")])
     with pytest.raises(BadEvent, match=r"mixed, partition 0, offset 1: the message is no JSON"):
-        apply_changes(str(tmp_path / "stops"), messages(spark, ottla, "mixed"), ["id"])
+        apply_changes(str(tmp_path / "stops"), messages(spark, ottla, "mixed"), ["id"], engine=engine)
     letters = DeadLetters(ottla.bootstrap, "mixed.dead-letters")
     for expected in (2, 0):
         frame = messages(spark, ottla, "mixed")
-        assert applied(apply_changes(str(tmp_path / "t"), frame, ["id"], dead_letters=letters)) == expected
+        outcome = apply_changes(str(tmp_path / "t"), frame, ["id"], dead_letters=letters, engine=engine)
+        assert applied(outcome) == expected
     assert sorted(rows_in(tmp_path / "t")) == [1, 2]
     with Reader(ottla.bootstrap, letters.topic, start=EARLIEST, end=LATEST) as reader:
         (letter,) = [record for fetched in reader for record in fetched.records]
@@ -123,7 +165,37 @@ def test_bad_events_go_to_the_dead_letters_or_stop(spark: SparkSession, ottla: L
     assert headers["ottla.offset"] == b"1"
 
 
-def test_columns_grow_with_the_events(spark: SparkSession, ottla: LocalBroker, tmp_path: Path) -> None:
+def test_crooked_events_never_stop_a_table(
+    engine: str, spark: SparkSession, ottla: LocalBroker, tmp_path: Path
+) -> None:
+    """Of messages that contradict each other the first is believed; a letter that would be too large goes without."""
+    good = [{"op": "c", "after": {"id": 1, "size": 7}, "position": 1}, {"op": "c", "after": {"id": 2}, "position": 2}]
+    bad = [
+        {"op": "c", "after": {"id": 3, "size": "large"}, "position": 3},
+        {"op": "c", "after": {"id": "four"}, "position": 4},
+        {"op": "c", "after": {"id": 5, "Size": 5}, "position": 5},
+        {"op": ["c"], "after": {"id": 6}, "position": 6},
+        {"op": "c", "after": {"id": 7, "size": "x" * 1_048_400}, "position": 7},
+    ]
+    with Producer(ottla.bootstrap, create_topics=True) as producer:
+        for event in (good[0], *bad, good[1]):
+            producer.send("crooked", json.dumps(event, separators=(",", ":")).encode(), key=b"k").result()
+    letters = DeadLetters(ottla.bootstrap, "crooked.dead-letters")
+    target = str(tmp_path / "t")
+    outcome = apply_changes(target, messages(spark, ottla, "crooked"), "id", dead_letters=letters, engine=engine)
+    assert applied(outcome) == 2
+    rows = read_arrow(target, is_plain=True).to_pylist()
+    assert sorted((row["id"], row["size"]) for row in rows) == [(1, 7), (2, None)]
+    with Reader(ottla.bootstrap, letters.topic, start=EARLIEST, end=LATEST) as reader:
+        found = [record for fetched in reader for record in fetched.records]
+    sent = {dict(letter.headers)["ottla.offset"]: letter for letter in found}
+    assert sorted(sent) == [b"1", b"2", b"3", b"4", b"5"]
+    assert sent[b"5"].value is None
+    assert sent[b"5"].key == b"k"
+    assert b"too large" in (dict(sent[b"5"].headers)["ottla.left-out"] or b"")
+
+
+def test_columns_grow_with_the_events(engine: str, spark: SparkSession, ottla: LocalBroker, tmp_path: Path) -> None:
     def send_row(row: dict[str, Any], columns: dict[str, str], position: int) -> None:
         event = ChangeEvent("c", {"id": row["id"]}, None, row, position, None, position, columns)
         with Producer(ottla.bootstrap, create_topics=True) as producer:
@@ -131,10 +203,13 @@ def test_columns_grow_with_the_events(spark: SparkSession, ottla: LocalBroker, t
 
     target = str(tmp_path / "t")
     send_row({"id": 1, "size": 7}, {"id": "int", "size": "int"}, 1)
-    apply_changes(target, messages(spark, ottla, "growing"), ["id"])
+    apply_changes(target, messages(spark, ottla, "growing"), ["id"], engine=engine)
     send_row({"id": 2**40, "size": 2**40, "colour": "red"}, {"id": "bigint", "size": "bigint", "colour": "string"}, 2)
-    apply_changes(target, messages(spark, ottla, "growing"), ["id"])
-    rows = {row["id"]: (row["size"], row["colour"]) for row in read_table(spark, target).toArrow().to_pylist()}
+    apply_changes(target, messages(spark, ottla, "growing"), ["id"], engine=engine)
+    rows = {
+        row["id"]: (row["size"], row["colour"])
+        for row in read_table(spark, target, engine=engine).toArrow().to_pylist()
+    }
     assert rows == {1: (7, None), 2**40: (2**40, "red")}
 
 
@@ -159,11 +234,11 @@ def test_rows_of_ones_own_follow_the_rules_of_autocdc(sequence: str, spark: Spar
     assert read_arrow(target, is_plain=True).to_pylist() == [{"id": 2, "value": "v100"}]
 
 
-def test_a_row_without_key_or_sequence_stops_a_batch_whole(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_row_without_key_or_sequence_stops_a_batch_whole(engine: str, spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.createDataFrame([(1, 1, "a"), (None, 2, "b")], "id long, seq long, value string")
     with pytest.raises(BadEvent, match="no key: id"):
-        apply_changes(str(tmp_path / "t"), frame, keys=["id"], sequence_by="seq")
+        apply_changes(str(tmp_path / "t"), frame, keys=["id"], sequence_by="seq", engine=engine)
     frame = spark.createDataFrame([(1, None, "a")], "id long, seq long, value string")
     with pytest.raises(BadEvent, match="no position"):
-        apply_changes(str(tmp_path / "t"), frame, keys=["id"], sequence_by="seq")
+        apply_changes(str(tmp_path / "t"), frame, keys=["id"], sequence_by="seq", engine=engine)
     assert read_arrow(str(tmp_path / "t")).num_rows == 0

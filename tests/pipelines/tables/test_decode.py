@@ -11,6 +11,7 @@ import pytest
 from ottla.pipelines.tables.decode import Decoding
 from ottla.pipelines.tables.event import ChangeEvent, InvalidEvent, encode_event
 from ottla.pipelines.tables.position import encode_position
+from ottla.pipelines.tables.rules import Rules, RulesRefused
 
 COLUMNS = {"id": "bigint", "name": "string"}
 
@@ -26,7 +27,7 @@ def decoded(values: list[Any], keys: list[bytes | None] | None = None, **options
             "offset": list(range(len(raw))),
         }
     )
-    decoding = Decoding(("id",), options.pop("columns", COLUMNS), **options)
+    decoding = options.pop("decoding", None) or Decoding(("id",), options.pop("columns", COLUMNS), **options)
     rows: list[dict[str, Any]] = pa.Table.from_batches(decoding.decode([batch])).to_pylist()
     return rows
 
@@ -74,6 +75,21 @@ def test_a_changed_primary_key_is_a_delete_and_an_upsert() -> None:
         ({"op": "c", "after": {"id": 1, "_bucket": 1}, "position": 1}, "underscore"),
         ({"op": "c", "after": {"id": 1}, "position": 1, "schema": {"columns": {"id": "string"}}}, "cannot become"),
         ({"op": "c", "after": {"id": 1}, "position": 1, "schema": {"columns": {"id": "money"}}}, "unknown"),
+        ({"op": ["c"], "after": {"id": 1}, "position": 1}, "unknown"),
+        ({"op": "x" * 1_000_000}, "xxx..."),
+        ({"op": "c", "after": {"id": 1.5}, "position": 1}, "1.5 is no whole number"),
+        ({"op": "c", "after": {"id": True}, "position": 1}, "no whole number"),
+        (b'{"op": "c", "after": {"id": 1}, "position": "\\ud800"}', "halves of characters"),
+        (b'{"op": "c", "after": {"id": 1, "\\ud800": 1}, "position": 1}', "column"),
+        (b'{"op": "c", "after": {"id": 1, "name": "\\ud800"}, "position": 1}', "surrogates"),
+        ({"op": "c", "after": {"id": 1, "": 1}, "position": 1}, "empty"),
+        ({"op": "c", "after": {"id": 1, "two words": 1}, "position": 1}, "two words"),
+        ({"op": "c", "after": {"id": 1, "Name": "a"}, "position": 1}, "the table has 'name'"),
+        ({"op": "c", "after": {"id": 1, "a": 1, "A": 2}, "position": 1}, "does not tell them apart"),
+        ({"op": "c", "after": {"id": 1}, "position": 1, "schema": {"columns": {"n": "decimal(39,2)"}}}, "digits"),
+        ({"op": "c", "after": {"id": 1}, "position": 1, "schema": {"columns": {"n": "decimal(5,6)"}}}, "digits"),
+        ({"op": "c", "after": {"id": 1}, "source": {"lsn": "seven"}}, "whole number"),
+        (b'{"op": "c", "after": {"id": 1}, "source": {"scn": Infinity}}', "whole number"),
     ],
 )
 def test_a_bad_message_says_why_and_harms_no_other(message: Any, reason: str) -> None:
@@ -84,6 +100,52 @@ def test_a_bad_message_says_why_and_harms_no_other(message: Any, reason: str) ->
     assert bad["_message_value"] is not None
     assert first["_error"] is last["_error"] is None
     assert first["id"] == last["id"] == 3
+
+
+@pytest.mark.parametrize("moment", [10**30, 10**15, -(10**15), True, "now", [1]])
+def test_a_time_that_no_calendar_has_is_no_time_of_a_commit(moment: Any) -> None:
+    (row,) = decoded([{"op": "c", "after": {"id": 3}, "position": 9, "commit_time": moment}])
+    assert (row["id"], row["_commit_time"], row["_error"]) == (3, None, None)
+
+
+def test_values_of_a_time_that_no_calendar_has_are_refused() -> None:
+    """A history reads its rows one by one, and could not read these."""
+    columns = {"id": "bigint", "at": "timestamp", "day": "date"}
+    values: list[dict[str, object]] = [
+        {"at": 10**15},
+        {"at": "0000-01-01T00:00:00"},
+        {"at": 2**63},
+        {"day": "0000-12-31"},
+        {"at": "2026-11-16"},
+    ]
+    events = [{"op": "c", "after": {"id": 1, **value}, "position": 1} for value in values]
+    errors = [row["_error"] for row in decoded(events, columns=columns)]
+    assert [error is None for error in errors] == [False, False, False, False, True]
+    (last,) = decoded(
+        [{"op": "c", "after": {"id": 1, "at": "9999-12-31T23:59:59.999999"}, "position": 1}], columns=columns
+    )
+    assert last["at"].isoformat() == "9999-12-31T23:59:59.999999+00:00"
+
+
+def test_times_as_numbers_and_as_texts_stand_side_by_side() -> None:
+    events = [
+        {"op": "c", "after": {"id": 1, "at": at}, "position": 1} for at in (1500, "1970-01-01T00:00:02", None, -1)
+    ]
+    rows = decoded(events, columns={"id": "bigint", "at": "timestamp"})
+    assert [row["_error"] for row in rows] == [None] * 4
+    assert [row["at"] and row["at"].timestamp() for row in rows] == [1.5, 2, None, -0.001]
+
+
+def test_a_message_of_two_changes_counts_whole_or_not_at_all() -> None:
+    change = {"op": "u", "before": {"id": 1}, "after": {"id": 2, "name": "b", "size": "large"}, "position": 5}
+    rows = decoded([change], columns={**COLUMNS, "size": "int"})
+    assert [row["_position"] for row in rows] == [None, None]
+    assert all("size" in row["_error"] for row in rows)
+
+
+def test_a_whole_number_with_a_point_is_one() -> None:
+    (row,) = decoded([b'{"op": "c", "after": {"id": 3.0}, "position": 9}'])
+    assert (row["id"], row["_error"]) == (3, None)
 
 
 def test_a_null_and_another_table_say_nothing() -> None:
@@ -164,3 +226,55 @@ def test_the_envelope_of_debezium(is_wrapped: bool) -> None:
 def test_the_positions_of_other_connectors(source: dict[str, Any]) -> None:
     (row,) = decoded([{"after": {"id": 1}, "source": source, "op": "r"}])
     assert row["_position"] == encode_position(77)
+
+
+def test_a_truncate_is_a_delete_without_a_key() -> None:
+    envelope = {"op": "t", "before": None, "after": None, "source": {"file": "bin.000003", "pos": 9, "table": "t"}}
+    own, theirs, bad = decoded([{"op": "t", "position": 5, "commit_time": 7}, envelope, {"op": "t"}])
+    assert (own["id"], own["_deleted"], own["_position"], own["_error"]) == (None, True, encode_position(5), None)
+    assert (theirs["_deleted"], theirs["_position"]) == (True, encode_position(["bin.000003", 9, 0]))
+    assert bad["_error"] == "the change has no position"
+    (by_offset,) = decoded([{"op": "t"}], sequence_by="offset")
+    assert by_offset["_error"] == "a truncate needs positions: offsets of one partition say nothing of the others"
+
+
+def test_a_key_that_would_be_another_text_is_refused() -> None:
+    """By its text a row is found again."""
+    events = [
+        {"op": "c", "after": {"id": 1}, "position": 1, "schema": {"version": 1, "columns": {"id": kind}}}
+        for kind in ("double", "decimal(20,2)", "int")
+    ]
+    by_double, by_decimal, by_int = decoded(events, columns={"id": "int", "name": "string"})
+    assert by_double["_error"] == "the key column 'id' is int, which cannot become double"
+    assert by_decimal["_error"] == "the key column 'id' is int, which cannot become decimal(20,2)"
+    assert by_int["_error"] is None
+    (wider,) = decoded([events[0] | {"schema": {"columns": {"id": "bigint"}}}], columns={"id": "int"})
+    assert wider["_new_columns"] == '{"id": "bigint"}'
+
+
+def test_what_equals_nothing_is_no_key() -> None:
+    (row,) = decoded([{"op": "c", "after": {"id": float("nan")}, "position": 1}], columns={"id": "double"})
+    assert row["_error"] == "the change has no key (id)"
+
+
+def test_of_columns_that_are_listed_and_of_those_that_are_left_out() -> None:
+    """Whether events declare them or not."""
+    plain = {"op": "c", "after": {"id": 1, "name": "a", "secret": 7, "size": 2}, "position": 1}
+    declared = plain | {"schema": {"columns": {"id": "bigint", "name": "string", "secret": "int", "size": "int"}}}
+    for rules, asked in (
+        (Rules(("id",), column_list=("id", "name")), [None, None]),
+        (Rules(("id",), except_column_list=("secret",)), ["size", "size"]),
+    ):
+        batch = decoded([plain, declared], decoding=rules.decoding(COLUMNS))
+        found = [row["_new_columns"] and json.loads(row["_new_columns"]) for row in batch]
+        assert [columns and ", ".join(columns.keys() - COLUMNS.keys()) for columns in found] == asked
+        assert [row["_error"] for row in batch] == [None, None]
+
+
+def test_a_history_follows_all_columns_but_some() -> None:
+    rules = Rules(
+        ("id",), stored_as_scd_type=2, columns=COLUMNS | {"note": "string"}, track_history_except_column_list=("note",)
+    )
+    assert rules.layout.tracked == ("id", "name")
+    with pytest.raises(RulesRefused, match="exclude each other"):
+        Rules(("id",), stored_as_scd_type=2, track_history_column_list=("a",), track_history_except_column_list=("b",))

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.transactions import known_code
+from ottla.broker.coordinators.transactions import known_code
 from ottla.controller.topic_names import OFFSETS_TOPIC
 from ottla.coordinator.operation import Reply
-from ottla.coordinator.transaction import VERSION_1
-from ottla.coordinator.transaction_machine import PartitionCodes
+from ottla.coordinator.transactions.machine import PartitionCodes
+from ottla.coordinator.transactions.transaction import VERSION_1
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
+    from ottla.broker.loop.slices import Steps
 
 FIRST_VERSION_WITH_FENCING = 2
 
 
-def handle(broker: Broker, request: AddOffsetsToTxnRequest, context: Context) -> AddOffsetsToTxnResponse | None:
+def handle(broker: Broker, request: AddOffsetsToTxnRequest, context: Context) -> Steps:
+    yield from broker.groups.ensure_topic()
     index = broker.groups.partition_of(request.group_id)
     if index < 0:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -6,14 +6,15 @@ others of its transaction from being tried.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
 
-from ottla.broker.transactions import known_code
+from ottla.broker.coordinators.transactions import known_code
+from ottla.broker.loop.slices import Future, parts_by_topic
 from ottla.controller.topic_names import INTERNAL
 from ottla.coordinator.operation import Reply
-from ottla.coordinator.transaction import VERSION_1
-from ottla.coordinator.transaction_machine import PartitionCodes
+from ottla.coordinator.transactions.machine import PartitionCodes
+from ottla.coordinator.transactions.transaction import VERSION_1
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -22,89 +23,91 @@ from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
 )
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
-    from ottla.broker.slices import Steps
+    from ottla.broker.loop.slices import Steps
 
-FIRST_VERSION_WITH_FENCING = 2
+FIRST_FENCING_VERSION = 2
 FIRST_VERSION_OF_BROKERS = 4
+NAMED_AT_ONCE = 500
 
 
-def handle(broker: Broker, request: AddPartitionsToTxnRequest, context: Context) -> Steps | None:
+def handle(broker: Broker, request: AddPartitionsToTxnRequest, context: Context) -> Steps:
     if context.version < FIRST_VERSION_OF_BROKERS:
-        _add_for_client(broker, request, context)
-        return None
-    return _add_for_broker(broker, request, context)
+        return _add_for_client(broker, request, context)
+    return _add_for_broker(broker, request)
 
 
-def _add_for_client(broker: Broker, request: AddPartitionsToTxnRequest, context: Context) -> None:
+def _add_for_client(broker: Broker, request: AddPartitionsToTxnRequest, context: Context) -> Steps:
     transactional_id = request.v3_and_below_transactional_id
     producer = request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
     topics = request.v3_and_below_topics
 
-    def answered(codes: PartitionCodes) -> None:
-        known = {
-            partition: known_code(code, context.version, FIRST_VERSION_WITH_FENCING)
-            for partition, code in codes.items()
-        }
-        context.reply(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(topics, known)))
-
-    codes = _existing(broker, topics, is_for_client=True)
+    codes = yield from _existing(broker, topics, is_for_client=True)
     if any(codes.values()):
-        answered(_not_attempted(codes))
-        return
-    reply = Reply(answered, lambda code: dict.fromkeys(codes, code))
-    broker.transactions.submit(
-        transactional_id,
-        reply,
-        lambda machine, operation: machine.add_partitions(
-            operation, reply, transactional_id, producer, list(codes), VERSION_1
-        ),
-    )
+        codes = _not_attempted(codes)
+    else:
+        added: Future[PartitionCodes] = Future()
+        reply = Reply(added.set, lambda code: dict.fromkeys(codes, code))
+        partitions = list(codes)
+        broker.transactions.submit(
+            transactional_id,
+            reply,
+            lambda machine, operation: machine.add_partitions(
+                operation, reply, transactional_id, producer, partitions, VERSION_1
+            ),
+        )
+        codes = yield from added.wait()
+    results = yield from _results(topics, codes, lambda code: known_code(code, context.version, FIRST_FENCING_VERSION))
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
 
 
-def _add_for_broker(broker: Broker, request: AddPartitionsToTxnRequest, context: Context) -> Steps:
-    response = AddPartitionsToTxnResponse(results_by_transaction=[])
-    unanswered = len(request.transactions)
-    if not unanswered:
-        return response
-
-    def answer(transactional_id: str, topics: list[AddPartitionsToTxnTopic]) -> Callable[[PartitionCodes], None]:
-        def answered(codes: PartitionCodes) -> None:
-            nonlocal unanswered
-            unanswered -= 1
-            result = AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=_results(topics, codes))
-            response.results_by_transaction.append(result)
-            if not unanswered:
-                context.reply(response)
-
-        return answered
-
-    for asked in request.transactions:
+def _add_for_broker(broker: Broker, request: AddPartitionsToTxnRequest) -> Steps:
+    asked: list[tuple[AddPartitionsToTxnTransaction, Future[PartitionCodes]]] = []
+    for transaction in request.transactions:
         yield None
-        done = answer(asked.transactional_id, asked.topics)
-        codes = _existing(broker, asked.topics, is_for_client=False)
+        added: Future[PartitionCodes] = Future()
+        asked.append((transaction, added))
+        codes = yield from _existing(broker, transaction.topics, is_for_client=False)
         if any(codes.values()):
-            done(_not_attempted(codes))
+            added.set(_not_attempted(codes))
             continue
-        producer = asked.producer_id, asked.producer_epoch
-        broker.transactions.admit(asked.transactional_id, producer, list(codes), adds=not asked.verify_only, done=done)
-    return None
+        broker.transactions.admit_here(
+            transaction.transactional_id,
+            (transaction.producer_id, transaction.producer_epoch),
+            list(codes),
+            adds=not transaction.verify_only,
+            done=added.set,
+        )
+    response = AddPartitionsToTxnResponse(results_by_transaction=[])
+    for transaction, added in asked:
+        yield None
+        codes = yield from added.wait()
+        results = yield from _results(transaction.topics, codes, lambda code: code)
+        result = AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=results)
+        response.results_by_transaction.append(result)
+    return response
 
 
-def _existing(broker: Broker, topics: list[AddPartitionsToTxnTopic], *, is_for_client: bool) -> PartitionCodes:
+def _existing(
+    broker: Broker, topics: list[AddPartitionsToTxnTopic], *, is_for_client: bool
+) -> Generator[None, None, PartitionCodes]:
     codes: PartitionCodes = {}
-    for topic in topics:
-        for index in topic.partitions:
-            code = ErrorCode.NONE
-            if is_for_client and topic.name in INTERNAL:
-                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED  # there is another way to those
-            elif broker.topics.partition(topic.name, index) is None:
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            codes[topic.name, index] = code
+    for part in parts_by_topic(topics, NAMED_AT_ONCE):
+        if codes:
+            yield
+        for topic, partitions, _ in part:
+            for index in partitions:
+                code = ErrorCode.NONE
+                if is_for_client and topic.name in INTERNAL:
+                    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED  # there is another way to those
+                elif broker.cluster.state(topic.name, index) is None:
+                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                codes[topic.name, index] = code
     return codes
 
 
@@ -112,14 +115,22 @@ def _not_attempted(codes: PartitionCodes) -> PartitionCodes:
     return {partition: code or ErrorCode.OPERATION_NOT_ATTEMPTED for partition, code in codes.items()}
 
 
-def _results(topics: list[AddPartitionsToTxnTopic], codes: PartitionCodes) -> list[AddPartitionsToTxnTopicResult]:
-    return [
-        AddPartitionsToTxnTopicResult(
-            name=topic.name,
-            results_by_partition=[
-                AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=codes[topic.name, index])
-                for index in topic.partitions
-            ],
-        )
-        for topic in topics
-    ]
+def _results(
+    topics: list[AddPartitionsToTxnTopic], codes: PartitionCodes, known: Callable[[ErrorCode], ErrorCode]
+) -> Generator[None, None, list[AddPartitionsToTxnTopicResult]]:
+    results: list[AddPartitionsToTxnTopicResult] = []
+    for part in parts_by_topic(topics, NAMED_AT_ONCE):
+        if results:
+            yield
+        for topic, partitions, goes_on in part:
+            answers = [
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=index, partition_error_code=known(codes[topic.name, index])
+                )
+                for index in partitions
+            ]
+            if goes_on:
+                results[-1].results_by_partition += answers
+            else:
+                results.append(AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=answers))
+    return results

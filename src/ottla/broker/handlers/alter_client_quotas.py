@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ottla.broker.catalog import storage_refusal
-from ottla.broker.slices import Steps, parts_of
+from ottla.broker.loop.slices import Steps, mapped, parts_of
+from ottla.controller.changes import ChangedQuotas
 from ottla.controller.quotas import Alteration, Entity, altered, check_entity, entity_of, shown
 from ottla.controller.refusal import Refusal
-from ottla.controller.store import StoreUnusable
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -28,36 +27,38 @@ ALTERED_AT_ONCE = 50
 
 
 def handle(broker: Broker, request: AlterClientQuotasRequest, context: Context) -> Steps:
-    entries = [(_entity(entry), entry) for entry in request.entries]
+    entries = yield from mapped(lambda entry: (_entity(entry), entry), request.entries)
     named = Counter(entity for entity, _ in entries)
     results: dict[Entity, EntryResult] = {}
     for part in parts_of(entries, ALTERED_AT_ONCE):
-        results.update(_altered(broker, part, named, validate_only=request.validate_only))
-        yield None
+        results.update((yield from _altered(broker, part, named, validate_only=request.validate_only)))
     return AlterClientQuotasResponse(entries=list(results.values()))
 
 
 def _altered(
     broker: Broker, entries: Sequence[tuple[Entity, EntryData]], named: Counter[Entity], *, validate_only: bool
-) -> dict[Entity, EntryResult]:
+) -> Steps:
     """What became of some entities, which are changed all at once."""
     results: dict[Entity, EntryResult] = {}
-    changed: dict[Entity, dict[str, float]] = {}
-    for entity, entry in entries:
-        results[entity] = result = EntryResult(
-            error_code=0, entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
-        )
-        try:
-            changed[entity] = _quotas(broker, entity, entry, is_named_twice=named[entity] > 1)
-        except Refusal as refusal:
-            result.error_code, result.error_message = refusal.code, refusal.message
-    if not validate_only:
-        try:
-            broker.stored_quotas.replace(changed)
-        except StoreUnusable as error:
-            failure = storage_refusal(error)
-            for entity in changed:
-                results[entity].error_code, results[entity].error_message = failure.code, failure.message
+
+    def refuse(entity: Entity, refusal: Refusal) -> None:
+        results[entity].error_code, results[entity].error_message = refusal.code, refusal.message
+
+    def decide() -> list[ChangedQuotas]:
+        changes: list[ChangedQuotas] = []
+        for entity, entry in entries:
+            parts = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
+            results[entity] = EntryResult(error_code=0, entity=parts)
+            try:
+                quotas = _quotas(broker, entity, entry, is_named_twice=named[entity] > 1)
+                changes.append(ChangedQuotas(entity, quotas))
+            except Refusal as refusal:
+                refuse(entity, refusal)
+        return [] if validate_only else changes
+
+    for change, refusal in (yield from broker.controller.decided(decide)):
+        if refusal is not None and isinstance(change, ChangedQuotas):
+            refuse(change.entity, refusal)
     return results
 
 
@@ -72,4 +73,4 @@ def _quotas(broker: Broker, entity: Entity, entry: EntryData, *, is_named_twice:
         raise Refusal(ErrorCode.INVALID_REQUEST, message)
     check_entity(entity)
     alterations = [Alteration(op.key, None if op.remove else op.value) for op in entry.ops]
-    return altered(entity, broker.stored_quotas.by_entity.get(entity, {}), alterations)
+    return altered(entity, broker.controller.cluster.quotas.get(entity, {}), alterations)

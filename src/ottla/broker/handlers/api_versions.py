@@ -12,6 +12,7 @@ from ottla.broker.api_table import served_apis
 from ottla.broker.dispatch import Context
 from ottla.wire import apis
 from ottla.wire.errors import ErrorCode
+from ottla.wire.features import GROWTH_FEATURE
 from ottla.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 FIRST_VERSION_WITH_SOFTWARE_NAME = 3
 FIRST_VERSION_WITH_FEATURES_FROM_0 = 4
-FEATURES = {"group.version": 1, "transaction.version": 2}
+FEATURES = {"group.version": 1, "transaction.version": 2, GROWTH_FEATURE: 1}
 """What clients may rely on beyond the APIs, always at its highest level."""
 SUPPORTED_FEATURES = [
     SupportedFeatureKey(name=name, min_version=0, max_version=level) for name, level in FEATURES.items()

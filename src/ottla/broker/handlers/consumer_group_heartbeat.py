@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.groups import client_of, serves_consumer_groups
-from ottla.coordinator.consumer_heartbeat import consumer_heartbeat, refused
+from ottla.broker.coordinators.groups import client_of, serves_consumer_groups
+from ottla.coordinator.consumer.heartbeat import refused
 from ottla.coordinator.operation import Reply
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_group_heartbeat import (
@@ -28,6 +28,6 @@ def handle(
     broker.groups.submit(
         request.group_id,
         reply,
-        lambda machine, operation: consumer_heartbeat(machine, operation, reply, request, version, client),
+        lambda machine, operation: machine.consumer_heartbeat(operation, reply, request, version, client),
     )
     return None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.mutations import Mutations
-from ottla.broker.slices import Steps
+from ottla.broker.loop.slices import Steps
+from ottla.broker.quotas.mutations import Mutations
+from ottla.controller.changes import NewTopic
 from ottla.controller.refusal import Refusal
-from ottla.controller.topics import NewTopic
 from ottla.log.topic_config import TOPIC_SETTINGS
 from ottla.wire.messages.create_topics import (
     CreatableTopicConfigs,
@@ -26,13 +26,14 @@ FIRST_STRICT_VERSION = 6
 
 def handle(broker: Broker, request: CreateTopicsRequest, context: Context) -> Steps:
     mutations = Mutations(broker, context, FIRST_STRICT_VERSION)
-    decisions = yield from broker.catalog.create_topics_in_steps(
+    decisions = yield from broker.topic_requests.create(
         request.topics, validate_only=request.validate_only, charge=mutations.charge
     )
     # Hundreds of topics are often created with the same configurations: each set of them is worked out once.
     configs: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
     topics = []
     for name, decision in decisions.items():
+        yield None
         if isinstance(decision, Refusal):
             topics.append(_refused(name, decision))
             continue

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.mutations import Mutations
+from ottla.broker.loop.slices import mapped
+from ottla.broker.quotas.mutations import Mutations
 from ottla.controller.refusal import Refusal
+from ottla.controller.topics import DeletionDecision
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_topics import (
     DeletableTopicResult,
@@ -18,7 +20,7 @@ from ottla.wire.uuids import ZERO_UUID
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
-    from ottla.broker.slices import Steps
+    from ottla.broker.loop.slices import Steps
 
 FIRST_VERSION_WITH_IDS = 6
 FIRST_STRICT_VERSION = 5
@@ -32,14 +34,16 @@ def handle(broker: Broker, request: DeleteTopicsRequest, context: Context) -> St
     if not broker.settings.config.delete_topic_enable:
         return _disabled(asked, context.version)
     mutations = Mutations(broker, context, FIRST_STRICT_VERSION)
-    results = []
-    decisions = yield from broker.catalog.delete_topics(asked, charge=mutations.charge)
-    for name, topic_id, decision in decisions:
-        result = DeletableTopicResult(name=name, topic_id=topic_id, error_code=0)
-        if isinstance(decision, Refusal):
-            result.error_code, result.error_message = decision.code, decision.message
-        results.append(result)
+    decisions = yield from broker.topic_requests.delete(asked, charge=mutations.charge)
+    results = yield from mapped(_result, decisions)
     return DeleteTopicsResponse(throttle_time_ms=mutations.throttle(), responses=results)
+
+
+def _result(answer: DeletionDecision) -> DeletableTopicResult:
+    result = DeletableTopicResult(name=answer.name, topic_id=answer.topic_id, error_code=0)
+    if isinstance(answer.decision, Refusal):
+        result.error_code, result.error_message = answer.decision.code, answer.decision.message
+    return result
 
 
 def _disabled(asked: list[DeleteTopicState], version: int) -> DeleteTopicsResponse:

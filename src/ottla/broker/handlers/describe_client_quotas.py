@@ -17,7 +17,7 @@ from ottla.wire.messages.describe_client_quotas import (
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
-    from ottla.broker.slices import Steps
+    from ottla.broker.loop.slices import Steps
 
 
 def handle(broker: Broker, request: DescribeClientQuotasRequest, context: Context) -> Steps:
@@ -26,7 +26,7 @@ def handle(broker: Broker, request: DescribeClientQuotasRequest, context: Contex
     except Refusal as refusal:
         return DescribeClientQuotasResponse(error_code=refusal.code, error_message=refusal.message, entries=None)
     entries = []
-    for entity, quotas in list(broker.stored_quotas.by_entity.items()):
+    for entity, quotas in list(broker.cluster.quotas.items()):
         if matches(entity, request.components, strict=request.strict):
             entries.append(
                 EntryData(

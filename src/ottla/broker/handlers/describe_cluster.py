@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED
+from ottla.broker.access.operations import CLUSTER_OPERATIONS, NOT_ASKED
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -27,19 +27,16 @@ def handle(broker: Broker, request: DescribeClusterRequest, context: Context) ->
     if request.endpoint_type != BROKERS:
         message = f"Unsupported endpoint type {request.endpoint_type}"
         return _refused(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, message)
-    endpoint = broker.endpoint_for(context)
     operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
     return DescribeClusterResponse(
         error_code=0,
         cluster_id=broker.cluster_id,
-        controller_id=broker.node_id,
+        controller_id=broker.membership.controller_id,
         brokers=[
             DescribeClusterBroker(
-                broker_id=broker.node_id,
-                host=endpoint.host,
-                port=endpoint.port,
-                rack=broker.settings.config.broker_rack,
+                broker_id=each.node_id, host=each.host, port=each.port, rack=each.rack, is_fenced=each.is_fenced
             )
+            for each in broker.brokers_for(context.listener, also_fenced=request.include_fenced_brokers)
         ],
         cluster_authorized_operations=operations,
     )

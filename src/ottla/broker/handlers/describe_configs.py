@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
-from ottla.broker.config_dynamic import is_dynamic
-from ottla.broker.config_layers import broker_settings
-from ottla.broker.slices import Steps, mapped, with_few_repeats
-from ottla.config import Described
+from ottla.broker.config.dynamic import is_dynamic
+from ottla.broker.config.layers import broker_settings
+from ottla.broker.loop.slices import Steps, mapped, with_few_repeats
+from ottla.config import Described, Kind, Source
 from ottla.controller.configs import ResourceType
 from ottla.controller.refusal import Refusal
 from ottla.controller.topic_names import check_name
+from ottla.records.growth import CONFIG_NAME, encode_growths
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -24,6 +26,7 @@ from ottla.wire.messages.describe_configs import (
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
+    from ottla.broker.topics import Topic
 
 UNKNOWN_TYPE = 0
 MALFORMED = (
@@ -72,7 +75,8 @@ def _entries(broker: Broker, kind: int, name: str) -> list[Described]:
             topic = broker.topics.by_name.get(name)
             if topic is None:
                 raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
-            return broker.settings.topic_defaults.describe(topic.overrides)
+            entries = broker.settings.topic_defaults.describe(topic.overrides)
+            return [*entries, _growth(topic)] if topic.growths else entries
         case ResourceType.BROKER:
             return _broker_entries(broker, name)
         case ResourceType.GROUP:
@@ -80,6 +84,12 @@ def _entries(broker: Broker, kind: int, name: str) -> list[Described]:
                 raise Refusal(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
             return broker.group_configs.describe(name)
     raise Refusal(ErrorCode.INVALID_REQUEST, MALFORMED)
+
+
+def _growth(topic: Topic) -> Described:
+    """How a topic has grown in order. Clients without a word for that see it as one more setting."""
+    text = json.dumps(encode_growths(topic.growths), separators=(",", ":"))
+    return Described(CONFIG_NAME, text, Source.DEFAULT, Kind.STRING, False, (), "How the topic has grown in order.")
 
 
 def _broker_entries(broker: Broker, name: str) -> list[Described]:
@@ -109,7 +119,7 @@ def _entry(entry: Described, request: DescribeConfigsRequest) -> DescribeConfigs
     return DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.text,
-        read_only=False,
+        read_only=entry.name == CONFIG_NAME,
         config_source=entry.source,
         is_sensitive=entry.is_sensitive,
         synonyms=[

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.operations import GROUP_OPERATIONS
-from ottla.coordinator.classic_group import ClassicGroup
-from ottla.coordinator.group_listing import describe, describe_unknown
+from ottla.broker.access.operations import GROUP_OPERATIONS
+from ottla.broker.loop.slices import MOST_REPEATED_GROUPS, with_few_repeats
+from ottla.coordinator.classic.describe import describe, describe_unknown
+from ottla.coordinator.classic.group import ClassicGroup
 from ottla.coordinator.operation import Operation, Reply
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
@@ -14,14 +15,14 @@ from ottla.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRe
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
-    from ottla.broker.slices import Steps
+    from ottla.broker.loop.slices import Steps
     from ottla.coordinator.group_machine import GroupMachine
 
 FIRST_VERSION_WITH_NOT_FOUND = 6
 
 
 def handle(broker: Broker, request: DescribeGroupsRequest, context: Context) -> Steps:
-    names = request.groups
+    names = with_few_repeats(request.groups, MOST_REPEATED_GROUPS)
 
     def run(machine: GroupMachine, operation: Operation, reply: Reply, place: int) -> None:
         group = machine.groups.get(names[place])
@@ -40,7 +41,4 @@ def handle(broker: Broker, request: DescribeGroupsRequest, context: Context) -> 
     def refusal(place: int, code: ErrorCode) -> DescribedGroup:
         return describe_unknown(names[place], code)
 
-    def done(groups: list[DescribedGroup]) -> None:
-        context.reply(DescribeGroupsResponse(groups=groups))
-
-    yield from broker.groups.submit_each(names, run, refusal, done)
+    return DescribeGroupsResponse(groups=(yield from broker.groups.ask_each(names, run, refusal)))

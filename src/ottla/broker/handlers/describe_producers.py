@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from ottla.broker.slices import Steps, mapped, with_few_repeats
+from ottla.broker.loop.slices import Steps, mapped, with_few_repeats
 from ottla.controller.refusal import Refusal
 from ottla.controller.topic_names import check_name
 from ottla.log.producers import NO_OFFSET, Producer
@@ -41,20 +41,20 @@ def _describe(broker: Broker, topic: str, index: int) -> Generator[None, None, P
     yield
     partition = broker.topics.partition(topic, index)
     if partition is None:
-        code, message = _complaint(broker, topic)
+        code, message = _complaint(broker, topic, index)
         return PartitionResponse(partition_index=index, error_code=code, error_message=message, active_producers=[])
     known = list(partition.log.producers.by_id.items())
     producers = yield from mapped(lambda item: _state(*item), known)
     return PartitionResponse(partition_index=index, error_code=ErrorCode.NONE, active_producers=producers)
 
 
-def _complaint(broker: Broker, topic: str) -> tuple[ErrorCode, str | None]:
+def _complaint(broker: Broker, topic: str, index: int) -> tuple[ErrorCode, str | None]:
     try:
         check_name(topic)
     except Refusal as refusal:
         return refusal.code, refusal.message
     if topic in broker.topics.by_name:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
+        return broker.topics.missing_code(topic, index), None
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
 
 

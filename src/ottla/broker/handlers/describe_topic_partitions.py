@@ -1,7 +1,6 @@
 """DescribeTopicPartitions (75), version 0.
 
-Topics come in the order of their names, with as many partitions as are asked for. There are no eligible leaders
-beside the in-sync replicas, so their lists are empty.
+Topics come in the order of their names, with as many partitions as are asked for.
 """
 
 from __future__ import annotations
@@ -9,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from ottla.broker.operations import TOPIC_OPERATIONS
+from ottla.broker.access.operations import TOPIC_OPERATIONS
+from ottla.controller.layout import NOBODY
 from ottla.controller.topic_names import INTERNAL, is_legal
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_topic_partitions import (
@@ -24,8 +24,9 @@ from ottla.wire.uuids import ZERO_UUID
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
-    from ottla.broker.slices import Steps
+    from ottla.broker.loop.slices import Steps
     from ottla.broker.topics import Topic
+    from ottla.controller.layout import PartitionState
 
 
 def handle(broker: Broker, request: DescribeTopicPartitionsRequest, context: Context) -> Steps:
@@ -57,36 +58,48 @@ def _page(
             topics.append(_unknown(name))
             continue
         first = cursor.partition_index if name == cursor.topic_name else 0
-        end = min(first + left, len(topic.partitions))
-        topics.append(_known(topic, first, end))
-        if end < len(topic.partitions):
+        count = min(topic.partition_count, len(broker.cluster.states.get(name, ())))
+        end = min(first + left, count)
+        topics.append(_known(broker, topic, first, end))
+        if end < count:
             following = Cursor(topic_name=name, partition_index=end)
             break
         left -= max(end - first, 0)
     return DescribeTopicPartitionsResponse(topics=topics, next_cursor=following)
 
 
-def _known(topic: Topic, first: int, end: int) -> DescribeTopicPartitionsResponseTopic:
+def _known(broker: Broker, topic: Topic, first: int, end: int) -> DescribeTopicPartitionsResponseTopic:
+    cluster = broker.cluster
+    states, live = cluster.states.get(topic.name, []), set(cluster.live)
+    partitions = []
+    for index in range(first, end):
+        sound = live - cluster.failed_at(topic.topic_id, index) if cluster.failing else live
+        partitions.append(_partition(index, topic.assignment[index], states[index], sound))
     return DescribeTopicPartitionsResponseTopic(
         error_code=0,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL,
-        partitions=[
-            DescribeTopicPartitionsResponsePartition(
-                error_code=0,
-                partition_index=partition.index,
-                leader_id=partition.leader_id,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=partition.replicas,
-                isr_nodes=partition.in_sync,
-                eligible_leader_replicas=[],
-                last_known_elr=[],
-                offline_replicas=[],
-            )
-            for partition in topic.partitions[first:end]
-        ],
+        partitions=partitions,
         topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _partition(
+    index: int, replicas: list[int], state: PartitionState, live: set[int]
+) -> DescribeTopicPartitionsResponsePartition:
+    """`live`: brokers that are there, with their replica."""
+    is_led = state.leader_id in live
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=0 if is_led else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=index,
+        leader_id=state.leader_id if is_led else NOBODY,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=list(state.in_sync),
+        eligible_leader_replicas=list(state.eligible),
+        last_known_elr=[],
+        offline_replicas=[replica for replica in replicas if replica not in live],
     )
 
 

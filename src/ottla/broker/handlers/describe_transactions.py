@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.slices import Steps, mapped, with_few_repeats
+from ottla.broker.loop.slices import Steps, mapped, with_few_repeats
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.transactions import known_code
+from ottla.broker.coordinators.transactions import known_code
 from ottla.coordinator.operation import Reply
-from ottla.coordinator.transaction import VERSION_1, VERSION_2
-from ottla.coordinator.transaction_machine import Identity
+from ottla.coordinator.transactions.machine import Identity
+from ottla.coordinator.transactions.transaction import VERSION_1, VERSION_2
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """Fetch (1), versions 4 to 18.
 
 Sessions are served; records leave by sendfile. A request that finds less than it wants waits on its partitions until
-there is enough, something is wrong, or its time is over, and then reads again. Only consumers are served so far:
-there is one replica.
+there is enough, something is wrong, or its time is over, and then reads again. Other replicas are served by
+`ottla.broker.replication.serving`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from ottla.broker.fetch_sessions import Fetching, Key, Wanted
-from ottla.broker.quotas import CONSUMER_BYTE_RATE
+from ottla.broker.fetch_sessions import Fetching, Key, Wanted, answered_topic
+from ottla.broker.leaders import HINTED, LeaderHints, nearest_replica
+from ottla.broker.quotas.quotas import CONSUMER_BYTE_RATE
+from ottla.broker.replication.serving import FIRST_VERSION_WITH_LEADER, NO_RECORDS, failed, replica_of
 from ottla.log.errors import LogError
+from ottla.replica.errors import NotAvailableYet
+from ottla.replica.readers import Bound
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import (
     AbortedTransaction,
@@ -21,27 +25,29 @@ from ottla.wire.messages.fetch import (
     FetchRequest,
     FetchResponse,
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
-    from ottla.broker.loop import Timer
-    from ottla.broker.slices import Steps
+    from ottla.broker.loop.loop import Timer
+    from ottla.broker.loop.slices import Steps
     from ottla.replica.partition import Partition, Read
 
 READ_COMMITTED = 1
 ISOLATION_LEVELS = (0, READ_COMMITTED)
-NO_RECORDS = b""
+FIRST_VERSION_WITH_FOLLOWERS = 11
 AT_ONCE = 500  # partitions that are read without letting others in between
-FIRST_VERSION_WITH_LEADER = 16
 
 
 def handle(broker: Broker, request: FetchRequest, context: Context) -> FetchResponse | Steps | None:
     if request.isolation_level not in ISOLATION_LEVELS:
         return FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, responses=[])
-    fetching = broker.fetch_sessions.begin(request, context.version, broker.clock_ms())
+    if replica_of(request) >= 0:
+        return broker.replica_sessions.handle(request, context)
+    fetching = broker.fetch_sessions.begin(request, context.version, broker.steady_ms())
     if fetching.error:
         return FetchResponse(error_code=fetching.error, responses=[])
     fetch = Fetch(broker, request, fetching, context)
@@ -78,9 +84,9 @@ class Fetch:
         self._fetching = fetching
         self._context = context
         self._committed_only = request.isolation_level == READ_COMMITTED
+        self._bound = Bound.LAST_STABLE_OFFSET if self._committed_only else Bound.HIGH_WATERMARK
         self._most_bytes = self._limit_bytes()
         self._least_bytes = min(request.min_bytes, self._most_bytes)
-        self._is_replica = self._replica_id() >= 0
         self._found: list[tuple[Key, Wanted, PartitionData]] = []
         self._found_bytes = 0
         self._has_news = False
@@ -90,10 +96,6 @@ class Fetch:
         self.is_looking = False  # in steps, so that partitions may move meanwhile
         self.has_moved = False  # one of them did
         self._is_late = False
-
-    def _replica_id(self) -> int:
-        state = self._request.replica_state
-        return self._request.replica_id if state is None else state.replica_id
 
     def _limit_bytes(self) -> int:
         """Of one answer: never more than a consumer may get in the time that its quota is measured over."""
@@ -114,6 +116,7 @@ class Fetch:
             data = self._partition_data(key, wanted, self._most_bytes - self._found_bytes)
             self._found.append((key, wanted, data))
             self._has_news |= bool(data.error_code) or data.diverging_epoch is not None
+            self._has_news |= data.preferred_read_replica >= 0
             yield None
 
     def is_ready(self) -> bool:
@@ -122,18 +125,22 @@ class Fetch:
         return is_hasty or self._has_news or self._found_bytes >= self._least_bytes
 
     def _partition_data(self, key: Key, wanted: Wanted, budget: int) -> PartitionData:
-        partition = self._find(key)
+        partition = self._broker.topics.find(key)
         if partition is None:
             return self._unknown(key, wanted)
         wanted.was_known = True
         self._reached.add(key)
         asked = wanted.asked
-        if self._is_replica:
-            return self._of_another_leader(key[1], partition)
         if min(asked.partition_max_bytes, self._request.max_bytes) < 0:
-            return _failed(key[1], ErrorCode.UNKNOWN_SERVER_ERROR)
+            return failed(key[1], ErrorCode.UNKNOWN_SERVER_ERROR)
         try:
             partition.check_epoch(max(asked.current_leader_epoch, -1))
+            if not partition.is_leader:
+                self._check_follower(partition, asked.fetch_offset)
+            elif self._request.rack_id:
+                nearest = nearest_replica(self._broker, partition, self._request.rack_id, asked.fetch_offset)
+                if nearest >= 0:
+                    return self._elsewhere(key[1], partition, nearest)
             read = partition.read(
                 asked.fetch_offset,
                 max(min(asked.partition_max_bytes, budget), 0),
@@ -142,32 +149,40 @@ class Fetch:
                 whole_batch=self._found_bytes == 0,
             )
         except LogError as refusal:
-            return _failed(key[1], ErrorCode(refusal.code))
+            return failed(key[1], ErrorCode(refusal.code))
         if read.records is not None:
             self._found_bytes += read.records.size_bytes
         return _shaped(key[1], read)
 
-    def _find(self, key: Key) -> Partition | None:
-        topic, index = key
-        topics = self._broker.topics
-        return topics.partition(topic, index) if isinstance(topic, str) else topics.partition_by_id(topic, index)
+    def _check_follower(self, partition: Partition, offset: int) -> None:
+        """A follower serves consumers that know of it, as far as it knows what is committed (KIP-392)."""
+        if self._context.version < FIRST_VERSION_WITH_FOLLOWERS or not partition.is_follower:
+            partition.check_leader()
+        if offset > partition.log.end_offset:
+            raise NotAvailableYet(f"{partition.name} has not come to offset {offset} here")
+
+    def _elsewhere(self, index: int, partition: Partition, replica: int) -> PartitionData:
+        """Another replica is nearer."""
+        machine = partition.machine
+        return PartitionData(
+            partition_index=index,
+            error_code=0,
+            high_watermark=machine.high_watermark,
+            last_stable_offset=machine.last_stable_offset,
+            log_start_offset=partition.log.log_start_offset,
+            aborted_transactions=[] if self._committed_only else None,
+            preferred_read_replica=replica,
+            records=NO_RECORDS,
+        )
 
     def _unknown(self, key: Key, wanted: Wanted) -> PartitionData:
         topic, index = key
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        # An id that was known once has a name, and that is what is missing now.
-        if isinstance(topic, bytes) and topic not in self._broker.topics.by_id and not wanted.was_known:
-            code = ErrorCode.UNKNOWN_TOPIC_ID
-        data = _failed(index, code)
-        if key not in self._reached:
-            data.aborted_transactions = []  # null comes from a log that was reached
-        return data
-
-    def _of_another_leader(self, index: int, partition: Partition) -> PartitionData:
-        """The one who asks is not among the replicas that follow; newer ones are told who leads."""
-        data = _failed(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if self._context.version >= FIRST_VERSION_WITH_LEADER:
-            data.current_leader = LeaderIdAndEpoch(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)
+        code = self._broker.topics.missing_code(topic, index)
+        if code is ErrorCode.UNKNOWN_TOPIC_ID and wanted.was_known:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # the id had a name, and that is what is missing now
+        data = failed(index, code)
+        if key not in self._reached and code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            data.aborted_transactions = []  # null comes from a log that was reached, or is elsewhere
         return data
 
     # Waiting
@@ -175,9 +190,9 @@ class Fetch:
     def park(self) -> None:
         """Wait on all partitions for more."""
         for key in self._fetching.wanted:
-            partition = self._find(key)
+            partition = self._broker.topics.find(key)
             if partition is not None:
-                partition.wait(self, committed_only=self._committed_only)
+                partition.wait_for_records(self, self._bound)
                 self._waits_for.append(partition)
         self._timer = self._broker.loop.call_later(self._request.max_wait_ms / 1000, self.finish)
         self._context.connection.call_when_closed(self.finish)
@@ -236,12 +251,28 @@ class Fetch:
         quotas, client_id = self._broker.quotas, self._context.client_id
         if throttle_ms and not quotas.is_first_use(CONSUMER_BYTE_RATE, client_id, self._found_bytes):
             # Nothing is given now, so nothing was used; the client asks again when its time has come.
-            now_ms = self._broker.clock_ms()
-            quotas.refund(CONSUMER_BYTE_RATE, client_id, self._found_bytes, now_ms)
+            quotas.refund(CONSUMER_BYTE_RATE, client_id, self._found_bytes, self._broker.steady_ms())
             return FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id, responses=[])
         self._broker.metrics.fetched_bytes += self._found_bytes
         # One batch can be more than the quota ever lets through; it goes to who has had nothing for a while.
-        return FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id, responses=self._topics())
+        response = FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id, responses=self._topics())
+        if self._has_news and self._context.version >= FIRST_VERSION_WITH_LEADER:
+            self._hint(response)
+        return response
+
+    def _hint(self, response: FetchResponse) -> None:
+        """Tell who leads what does not lead here."""
+        hints = LeaderHints(self._broker, self._context.listener)
+        for topic in response.responses:
+            for data in topic.partitions:
+                if data.error_code in HINTED:
+                    leader = hints.leader_of(topic.topic or topic.topic_id, data.partition_index)
+                    if leader is not None:
+                        data.current_leader = LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
+        response.node_endpoints = [
+            NodeEndpoint(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
+            for each in hints.endpoints()
+        ]
 
     def _topics(self) -> list[FetchableTopicResponse]:
         topics: OrderedDict[str | bytes, FetchableTopicResponse] = OrderedDict()
@@ -249,14 +280,7 @@ class Fetch:
             if self._fetching.is_incremental and not _is_news(wanted, data):
                 continue
             wanted.told = None if data.error_code else _told(data)
-            topic = topics.get(key[0])
-            if topic is None:
-                topic = topics[key[0]] = FetchableTopicResponse(partitions=[])
-                if isinstance(key[0], str):
-                    topic.topic = key[0]
-                else:
-                    topic.topic_id = key[0]
-            topic.partitions.append(data)
+            answered_topic(topics, key[0]).partitions.append(data)
             if self._fetching.is_incremental and data.records:
                 self._fetching.wanted.move_to_end(key)  # others come first the next time
         return list(topics.values())
@@ -264,7 +288,8 @@ class Fetch:
 
 def _is_news(wanted: Wanted, data: PartitionData) -> bool:
     has_records = data.records is not None and data.records is not NO_RECORDS
-    return bool(has_records or data.error_code or data.diverging_epoch or wanted.told != _told(data))
+    is_elsewhere = data.preferred_read_replica >= 0
+    return bool(has_records or data.error_code or data.diverging_epoch or is_elsewhere or wanted.told != _told(data))
 
 
 def _told(data: PartitionData) -> tuple[int, int, int]:
@@ -289,16 +314,4 @@ def _shaped(index: int, read: Read) -> PartitionData:
         diverging_epoch=diverging,
         aborted_transactions=aborted,
         records=NO_RECORDS if read.records is None else read.records,
-    )
-
-
-def _failed(index: int, code: ErrorCode) -> PartitionData:
-    return PartitionData(
-        partition_index=index,
-        error_code=code,
-        high_watermark=-1,
-        last_stable_offset=-1,
-        log_start_offset=-1,
-        aborted_transactions=None,
-        records=NO_RECORDS,
     )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.config_changes import ResourceChange, change_configs
-from ottla.controller.configs import Asked
+from ottla.broker.config.changes import ResourceChange, answered_changes
+from ottla.broker.loop.slices import mapped
+from ottla.controller.configs import MOST_SETTINGS, Asked
 from ottla.wire.messages.incremental_alter_configs import (
+    AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -15,27 +17,20 @@ from ottla.wire.messages.incremental_alter_configs import (
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
-    from ottla.broker.slices import Steps
+    from ottla.broker.loop.slices import Steps
 
 
 def handle(broker: Broker, request: IncrementalAlterConfigsRequest, context: Context) -> Steps:
-    changes = [
-        ResourceChange(
-            resource.resource_type,
-            resource.resource_name,
-            [Asked(config.name, config.config_operation, config.value) for config in resource.configs],
-        )
-        for resource in request.resources
-    ]
-    outcomes = yield from change_configs(broker, changes, validate_only=request.validate_only)
-    return IncrementalAlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=0 if refusal is None else refusal.code,
-                error_message=None if refusal is None else refusal.message,
-                resource_type=change.kind,
-                resource_name=change.name,
-            )
-            for change, refusal in zip(changes, outcomes, strict=True)
-        ]
+    changes = yield from mapped(_change, request.resources)
+    answers = yield from answered_changes(
+        broker, changes, AlterConfigsResourceResponse, validate_only=request.validate_only, origin=context.origin
+    )
+    return IncrementalAlterConfigsResponse(responses=answers)
+
+
+def _change(resource: AlterConfigsResource) -> ResourceChange:
+    return ResourceChange(
+        resource.resource_type,
+        resource.resource_name,
+        [Asked(config.name, config.config_operation, config.value) for config in resource.configs[: MOST_SETTINGS + 1]],
     )

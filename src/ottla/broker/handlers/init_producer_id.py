@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.transactions import known_code
+from ottla.broker.coordinators.transactions import known_code
 from ottla.coordinator.operation import Reply
-from ottla.coordinator.producer_ids import NoProducerId
-from ottla.coordinator.transaction import NO_EPOCH, NO_ID
-from ottla.coordinator.transaction_machine import Identity
+from ottla.coordinator.transactions.machine import Identity
+from ottla.coordinator.transactions.producer_ids import NoProducerId
+from ottla.coordinator.transactions.transaction import NO_EPOCH, NO_ID
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
+    from ottla.broker.loop.slices import Steps
 
 FIRST_VERSION_WITH_FENCING = 4
 
 
-def handle(broker: Broker, request: InitProducerIdRequest, context: Context) -> InitProducerIdResponse | None:
+def handle(broker: Broker, request: InitProducerIdRequest, context: Context) -> Steps:
     if (request.producer_id == NO_ID) != (request.producer_epoch == NO_EPOCH):
         return _response(Identity(ErrorCode.INVALID_REQUEST))
+    yield from broker.transactions.ensure_producer_ids()
     if request.transactional_id is None:
         return _response(_idempotent_only(broker))
     transactional_id = request.transactional_id

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.groups import client_of
-from ottla.coordinator.classic_rebalance import refused_join
+from ottla.broker.coordinators.groups import client_of
+from ottla.coordinator.classic.rebalance import refused_join
 from ottla.coordinator.operation import Reply
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.slices import Steps, parts_of
+from ottla.broker.loop.slices import Steps, parts_of
 from ottla.coordinator.operation import Operation, Reply
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
@@ -29,16 +29,12 @@ def handle(broker: Broker, request: LeaveGroupRequest, context: Context) -> Step
     def leave(machine: GroupMachine, operation: Operation, reply: Reply, place: int) -> None:
         machine.leave(operation, reply, request.group_id, parts[place])
 
-    def done(answers: list[LeaveGroupResponse]) -> None:
-        refused = [answer for answer in answers if answer.error_code]
-        members = [member for answer in answers for member in answer.members]
-        if refused:
-            context.reply(refused[0])  # who asks again is told of each member
-        elif is_single and members:
-            context.reply(LeaveGroupResponse(error_code=members[0].error_code))
-        else:
-            context.reply(LeaveGroupResponse(error_code=ErrorCode.NONE, members=members))
-
     names = [request.group_id] * len(parts)
-    yield from broker.groups.submit_each(names, leave, lambda _, code: LeaveGroupResponse(error_code=code), done)
-    return None
+    answers = yield from broker.groups.ask_each(names, leave, lambda _, code: LeaveGroupResponse(error_code=code))
+    refused = [answer for answer in answers if answer.error_code]
+    members = [member for answer in answers for member in answer.members]
+    if refused:
+        return refused[0]  # who asks again is told of each member
+    if is_single and members:
+        return LeaveGroupResponse(error_code=members[0].error_code)
+    return LeaveGroupResponse(error_code=ErrorCode.NONE, members=members)

@@ -30,7 +30,7 @@ def handle(broker: Broker, request: ListConfigResourcesRequest, context: Context
         ResourceType.BROKER_LOGGER: [str(broker.node_id)],
         ResourceType.BROKER: [str(broker.node_id)],
         ResourceType.TOPIC: [topic.name for topic in broker.topics],
-        ResourceType.GROUP: list(broker.group_configs.by_group),
+        ResourceType.GROUP: list(broker.cluster.group_configs),
     }
     return ListConfigResourcesResponse(
         error_code=0,

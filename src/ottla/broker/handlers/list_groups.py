@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.group_listing import list_groups
+from ottla.coordinator.group import list_groups
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
-    from ottla.broker.slices import Steps
+    from ottla.broker.loop.slices import Steps
 
 STEP_GROUPS = 200
 

@@ -10,9 +10,10 @@ from collections import Counter
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from ottla.broker.slices import Steps
+from ottla.broker.loop.slices import Steps
 from ottla.log.errors import LogError
 from ottla.log.lookup import FoundOffset, offset_for_timestamp, offset_of_max_timestamp
+from ottla.records.batch import CorruptBatch
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -43,6 +44,7 @@ FIRST_VERSION_WITH = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 FIRST_VERSION_WITH_EPOCHS = 4
+FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 READ_COMMITTED = 1
 ISOLATION_LEVELS = (0, READ_COMMITTED)
 NOTHING = FoundOffset(-1, -1, -1)
@@ -75,7 +77,7 @@ def _topic(
             continue
         partition = broker.topics.partition(topic.name, index)
         if partition is None:
-            answers[index] = _failed(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            answers[index] = _failed(index, broker.topics.missing_code(topic.name, index))
             continue
         answers[index] = yield from _answer(partition, asked, request.isolation_level, version)
     return ListOffsetsTopicResponse(name=topic.name, partitions=list(answers.values()))
@@ -91,9 +93,18 @@ def _answer(
         return _failed(index, ErrorCode.UNSUPPORTED_VERSION)
     try:
         partition.check_epoch(asked.current_leader_epoch)
+        partition.check_leader()
     except LogError as refusal:
         return _failed(index, ErrorCode(refusal.code))
-    found = yield from _find(partition, timestamp, isolation == READ_COMMITTED)
+    if timestamp in (LATEST, MAX_TIMESTAMP) and not partition.knows_high_watermark:
+        is_new = version >= FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE
+        return _failed(index, ErrorCode.OFFSET_NOT_AVAILABLE if is_new else ErrorCode.LEADER_NOT_AVAILABLE)
+    try:
+        found = yield from _find(partition, timestamp, isolation == READ_COMMITTED)
+    except LogError as refusal:
+        return _failed(index, ErrorCode(refusal.code))
+    except CorruptBatch:
+        return _failed(index, ErrorCode.CORRUPT_MESSAGE)
     answer = ListOffsetsPartitionResponse(
         partition_index=index, error_code=0, timestamp=found.timestamp, offset=found.offset
     )

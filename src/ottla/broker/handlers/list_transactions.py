@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.slices import Steps
-from ottla.coordinator.consumer_regex import compile_regex
-from ottla.coordinator.group_refusal import GroupRefusal
-from ottla.coordinator.transaction import State, Transaction
+from ottla.broker.loop.slices import Steps
+from ottla.coordinator.consumer.regex import compile_regex
+from ottla.coordinator.group import GroupError
+from ottla.coordinator.transactions.transaction import State, Transaction
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 
@@ -24,7 +24,7 @@ def handle(broker: Broker, request: ListTransactionsRequest, context: Context) -
     pattern = request.transactional_id_pattern
     try:
         matches = compile_regex(pattern) if pattern else None
-    except GroupRefusal as refusal:
+    except GroupError as refusal:
         return _response(refusal.code)
     now_ms = broker.clock_ms()
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from ottla.broker.asked_offsets import AskedOffsets
+from ottla.broker.coordinators.asked_offsets import AskedOffsets, commit_in_parts
 from ottla.coordinator.group import Committer
-from ottla.coordinator.offset_commit import commit
+from ottla.coordinator.offsets.commit import commit
 from ottla.coordinator.operation import Operation, Reply
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (
@@ -21,20 +21,18 @@ from ottla.wire.messages.offset_commit import (
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
-    from ottla.broker.slices import Steps
+    from ottla.broker.loop.slices import Steps, TopicPart
     from ottla.coordinator.group_machine import GroupMachine
 
 FIRST_VERSION_WITH_TOPIC_IDS = 10
 
 
-def handle(broker: Broker, request: OffsetCommitRequest, context: Context) -> Steps | OffsetCommitResponse | None:
-    asked = AskedOffsets()
-    response = _first_answer(broker, request, asked, by_id=context.version >= FIRST_VERSION_WITH_TOPIC_IDS)
-    if not asked.offsets:
-        return response
-    broker.metrics.commits += 1
+def handle(broker: Broker, request: OffsetCommitRequest, context: Context) -> Steps | None:
+    response = OffsetCommitResponse(topics=[])
+    by_id = context.version >= FIRST_VERSION_WITH_TOPIC_IDS
+    look = functools.partial(_look, broker, response.topics, by_id)
     commit_part = functools.partial(_commit, broker, request, context.version)
-    return asked.commit_in_parts(commit_part, lambda: context.reply(response))
+    return commit_in_parts(request.topics, look, commit_part, context, response)
 
 
 def _commit(
@@ -55,23 +53,31 @@ def _commit(
         return asked
 
     reply = Reply(answered, refused)
+    broker.metrics.commits += 1
     broker.groups.submit(request.group_id, reply, run)
 
 
-def _first_answer(
-    broker: Broker, request: OffsetCommitRequest, asked: AskedOffsets, *, by_id: bool
-) -> OffsetCommitResponse:
-    """What is not there is refused at once; the rest is gathered for the group."""
+def _look(
+    broker: Broker,
+    answered: list[OffsetCommitResponseTopic],
+    by_id: bool,
+    part: Iterable[TopicPart],
+) -> AskedOffsets:
+    """What is not there is refused at once; the rest is for the group. A topic may go on from the part before."""
     topics = broker.topics
-    answered = []
-    for each in request.topics:
+    asked = AskedOffsets()
+    for each, partitions, goes_on in part:
+        if not partitions:
+            continue
         topic = topics.by_id.get(each.topic_id) if by_id else topics.by_name.get(each.name)
         unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id and topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        partitions = [
+        answers = [
             OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=unknown)
-            for partition in each.partitions
+            for partition in partitions
         ]
-        asked.add(topic, each.partitions, partitions)
-        if partitions:
-            answered.append(OffsetCommitResponseTopic(name=each.name, topic_id=each.topic_id, partitions=partitions))
-    return OffsetCommitResponse(topics=answered)
+        asked.add(topic, partitions, answers)
+        if goes_on:
+            answered[-1].partitions += answers
+        else:
+            answered.append(OffsetCommitResponseTopic(name=each.name, topic_id=each.topic_id, partitions=answers))
+    return asked

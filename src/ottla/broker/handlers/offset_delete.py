@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ottla.broker.slices import Steps, parts_of
-from ottla.coordinator.offset_removal import delete_offsets
-from ottla.coordinator.offsets import PartitionKey
+from ottla.broker.loop.slices import Steps, TopicPart, parts_by_topic, parts_of
+from ottla.coordinator.offsets.offsets import PartitionKey
+from ottla.coordinator.offsets.removal import delete_offsets
 from ottla.coordinator.operation import Operation, Reply
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_delete import (
@@ -22,29 +22,32 @@ if TYPE_CHECKING:
     from ottla.broker.dispatch import Context
     from ottla.coordinator.group_machine import GroupMachine
 
-DELETED_AT_ONCE = 500
+DELETED_AT_ONCE = 200
+NAMED_AT_ONCE = 1000
 
 
 def handle(broker: Broker, request: OffsetDeleteRequest, context: Context) -> Steps:
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID, topics=[])
-    asked = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
-    parts = list(parts_of(list(dict.fromkeys(asked)), DELETED_AT_ONCE)) or [[]]
+    asked: dict[PartitionKey, None] = {}
+    for part in parts_by_topic(request.topics, NAMED_AT_ONCE):
+        asked.update({(topic.name, partition.partition_index): None for topic, named, _ in part for partition in named})
+        yield None
+    parts = list(parts_of(list(asked), DELETED_AT_ONCE)) or [[]]
     codes: dict[PartitionKey, ErrorCode] = {}
 
     def delete(machine: GroupMachine, operation: Operation, reply: Reply, place: int) -> None:
         operation.answer(reply, _delete(broker, machine, operation, request.group_id, parts[place], codes))
 
-    def done(answers: list[ErrorCode]) -> None:
-        refused = [code for code in answers if code]
-        context.reply(
-            OffsetDeleteResponse(
-                error_code=refused[0] if refused else ErrorCode.NONE, topics=[] if refused else _topics(request, codes)
-            )
-        )
-
-    yield from broker.groups.submit_each([request.group_id] * len(parts), delete, lambda _, code: code, done)
-    return None
+    answers = yield from broker.groups.ask_each([request.group_id] * len(parts), delete, lambda _, code: code)
+    refused = [code for code in answers if code]
+    if refused:
+        return OffsetDeleteResponse(error_code=refused[0], topics=[])
+    topics: list[OffsetDeleteResponseTopic] = []
+    for part in parts_by_topic(request.topics, NAMED_AT_ONCE):
+        _answer(part, codes, topics)
+        yield None
+    return OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics)
 
 
 def _delete(
@@ -66,17 +69,19 @@ def _delete(
     return ErrorCode.NONE
 
 
-def _topics(request: OffsetDeleteRequest, codes: dict[PartitionKey, ErrorCode]) -> list[OffsetDeleteResponseTopic]:
-    return [
-        OffsetDeleteResponseTopic(
-            name=topic.name,
-            partitions=[
-                OffsetDeleteResponsePartition(
-                    partition_index=partition.partition_index,
-                    error_code=codes[topic.name, partition.partition_index],
-                )
-                for partition in topic.partitions
-            ],
-        )
-        for topic in request.topics
-    ]
+def _answer(
+    part: Iterable[TopicPart],
+    codes: dict[PartitionKey, ErrorCode],
+    answered: list[OffsetDeleteResponseTopic],
+) -> None:
+    for topic, named, goes_on in part:
+        partitions = [
+            OffsetDeleteResponsePartition(
+                partition_index=partition.partition_index, error_code=codes[topic.name, partition.partition_index]
+            )
+            for partition in named
+        ]
+        if goes_on:
+            answered[-1].partitions += partitions
+        else:
+            answered.append(OffsetDeleteResponseTopic(name=topic.name, partitions=partitions))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.offset_fetch import NO_OFFSET, fetch
+from ottla.broker.loop.slices import MOST_REPEATED_GROUPS, parts_by_topic, with_few_repeats
+from ottla.coordinator.offsets.fetch import ANSWERED_AT_ONCE, NO_OFFSET, FetchedOffsets, fetch
 from ottla.coordinator.operation import Operation, Reply
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_fetch import (
@@ -20,7 +22,7 @@ from ottla.wire.messages.offset_fetch import (
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
-    from ottla.broker.slices import Steps
+    from ottla.broker.loop.slices import Steps
     from ottla.coordinator.group_machine import GroupMachine
 
 FIRST_VERSION_WITH_ERROR = 2
@@ -30,7 +32,7 @@ FIRST_VERSION_WITH_TOPIC_IDS = 10
 
 def handle(broker: Broker, request: OffsetFetchRequest, context: Context) -> Steps:
     version = context.version
-    groups = request.groups if version >= FIRST_VERSION_WITH_SEVERAL_GROUPS else [_only_group(request)]
+    groups = _few(request.groups) if version >= FIRST_VERSION_WITH_SEVERAL_GROUPS else [_only_group(request)]
     by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS
 
     def run(machine: GroupMachine, operation: Operation, reply: Reply, place: int) -> None:
@@ -40,13 +42,27 @@ def handle(broker: Broker, request: OffsetFetchRequest, context: Context) -> Ste
     def refusal(place: int, code: ErrorCode) -> OffsetFetchResponseGroup:
         return OffsetFetchResponseGroup(group_id=groups[place].group_id, topics=[], error_code=code)
 
-    def done(answers: list[OffsetFetchResponseGroup]) -> None:
-        if version >= FIRST_VERSION_WITH_SEVERAL_GROUPS:
-            context.reply(OffsetFetchResponse(groups=answers))
-        else:
-            context.reply(_older_response(groups[0], answers[0], version))
+    answers = yield from broker.groups.ask_each([group.group_id for group in groups], run, refusal)
+    for place, answer in enumerate(answers):
+        if isinstance(answer, FetchedOffsets):
+            answers[place] = yield from answer.steps()
+        elif not place % ANSWERED_AT_ONCE:
+            yield None
+    if version >= FIRST_VERSION_WITH_SEVERAL_GROUPS:
+        return OffsetFetchResponse(groups=answers)
+    return (yield from _older_response(groups[0], answers[0], version))
 
-    yield from broker.groups.submit_each([group.group_id for group in groups], run, refusal, done)
+
+def _few(groups: list[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
+    """Each that names its partitions, and few repeats of those that ask for all of a group, however many that are."""
+    places = with_few_repeats(
+        [(group.group_id, -1 if group.topics is None else place) for place, group in enumerate(groups)],
+        MOST_REPEATED_GROUPS,
+    )
+    if len(places) == len(groups):
+        return groups
+    whole = {group.group_id: group for group in groups if group.topics is None}
+    return [whole[name] if place < 0 else groups[place] for name, place in places]
 
 
 def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
@@ -61,11 +77,13 @@ def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
 
 def _older_response(
     asked: OffsetFetchRequestGroup, answer: OffsetFetchResponseGroup, version: int
-) -> OffsetFetchResponse:
-    topics = [
-        OffsetFetchResponseTopic(
-            name=topic.name,
-            partitions=[
+) -> Generator[None, None, OffsetFetchResponse]:
+    topics: list[OffsetFetchResponseTopic] = []
+    for part in parts_by_topic(answer.topics, ANSWERED_AT_ONCE):
+        if topics:
+            yield
+        for topic, some, goes_on in part:
+            partitions = [
                 OffsetFetchResponsePartition(
                     partition_index=partition.partition_index,
                     committed_offset=partition.committed_offset,
@@ -73,11 +91,12 @@ def _older_response(
                     metadata=partition.metadata,
                     error_code=partition.error_code,
                 )
-                for partition in topic.partitions
-            ],
-        )
-        for topic in answer.topics
-    ]
+                for partition in some
+            ]
+            if goes_on:
+                topics[-1].partitions += partitions
+            else:
+                topics.append(OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
     if answer.error_code != ErrorCode.NONE and version < FIRST_VERSION_WITH_ERROR:
         topics = [_refused(topic, answer.error_code) for topic in asked.topics or ()]
     return OffsetFetchResponse(topics=topics, error_code=answer.error_code)

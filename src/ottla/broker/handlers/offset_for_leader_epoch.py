@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from ottla.broker.slices import Steps, mapped
+from ottla.broker.loop.slices import Steps, mapped
 from ottla.log.errors import LogError
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_for_leader_epoch import (
@@ -33,9 +33,11 @@ def handle(broker: Broker, request: OffsetForLeaderEpochRequest, context: Contex
 def _answer(broker: Broker, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     partition = broker.topics.partition(topic, asked.partition)
     if partition is None:
-        return EpochEndOffset(partition=asked.partition, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        code = broker.topics.missing_code(topic, asked.partition)
+        return EpochEndOffset(partition=asked.partition, error_code=code)
     try:
         partition.check_epoch(asked.current_leader_epoch)
+        partition.check_leader()
     except LogError as refusal:
         return EpochEndOffset(partition=asked.partition, error_code=ErrorCode(refusal.code))
     epoch, end_offset = partition.end_of_epoch(asked.leader_epoch)

@@ -6,14 +6,15 @@ last counts. Acks 0 gets no answer, and a closed connection where something was 
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Generator
 from typing import TYPE_CHECKING, cast
 
-from ottla.broker.quotas import PRODUCER_BYTE_RATE
+from ottla.broker.leaders import FIRST_PRODUCE_WITH_LEADER, hint_producer
+from ottla.broker.quotas.quotas import PRODUCER_BYTE_RATE
 from ottla.controller.topic_names import INTERNAL
 from ottla.log.errors import LogError
-from ottla.records.validate import InvalidRecords, LargeBatch, single_batch
+from ottla.records.validate import InvalidRecords, LargeBatch, MisplacedKeys, single_batch
+from ottla.replica.acknowledgements import NEVER
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -24,25 +25,29 @@ from ottla.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from ottla.wire.templates import FIRST_VERSION_WITH_TOPIC_IDS
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.broker.coordinators.transactional_produce import Refusals
     from ottla.broker.dispatch import Context
-    from ottla.broker.slices import Job, Steps
-    from ottla.broker.transactional_produce import Refusals
+    from ottla.broker.loop.slices import Job, Steps
     from ottla.log.log import Appended
     from ottla.replica.partition import Partition
     from ottla.wire.parts import Buffer
     from ottla.wire.schema import Response
 
 ALLOWED_ACKS = (-1, 0, 1)
-FIRST_VERSION_WITH_TOPIC_IDS = 13
+AT_ONCE_BYTES = 1 << 16  # a larger request of several partitions lets others in between
+AT_ONCE_PARTITIONS = 50  # and so does one of more: the first record of each makes a folder
+NO_REFUSALS: Refusals = {}
 
 
 def handle(broker: Broker, request: ProduceRequest, context: Context) -> Response | Steps | None:
+    context.connection.knows_topics = True
     if request.transactional_id is None:
-        return _produce(broker, request, context, {})
-    from ottla.broker.transactional_produce import when_admitted
+        return _produce(broker, request, context, NO_REFUSALS)
+    from ottla.broker.coordinators.transactional_produce import when_admitted
 
     def find(topic: TopicProduceData, data: PartitionProduceData) -> Partition | None:
         return _find(broker, topic, data.index, context.version)
@@ -56,65 +61,26 @@ def _find(broker: Broker, topic: TopicProduceData, index: int, version: int) -> 
     return broker.topics.partition(topic.name, index)
 
 
-def _produce(
-    broker: Broker, request: ProduceRequest, context: Context, refusals: Refusals
-) -> ProduceResponse | Steps | None:
+def _produce(broker: Broker, request: ProduceRequest, context: Context, refusals: Refusals) -> Steps | None:
     """Append what is not refused by the coordinator of its transaction: at once if that can be, or else in steps."""
-    produced = Produced(broker, request, context.version, refusals)
-    merged = _merged(request.topic_data)
-    if len(merged) == 1 and len(merged[0].partition_data) == 1:
-        with contextlib.suppress(LargeBatch):
-            return _answer(broker, request, context, produced, [produced.topic(merged[0])])
-    context.slices = broker.produce_slices
-    context.own_memory = lambda: _own_memory(context, merged)
-    return _produce_in_steps(broker, request, context, produced, merged)
-
-
-def _produce_in_steps(
-    broker: Broker, request: ProduceRequest, context: Context, produced: Produced, merged: list[TopicProduceData]
-) -> Steps:
-    topics = []
-    for topic in merged:
-        answers = []
-        for data in topic.partition_data:
-            answers.append((yield from produced.partition_in_steps(topic, data)))
-            data.records = None
-            yield None
-        topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
-    return _answer(broker, request, context, produced, topics)
-
-
-def _own_memory(context: Context, topics: list[TopicProduceData]) -> None:
-    """The frame is good only until the handler returns: what outlives it keeps the memory, or has its own copy."""
-    if context.connection.leave_memory():
-        return
-    for topic in topics:
-        for data in topic.partition_data:
-            if data.records is not None:
-                data.records = memoryview(bytearray(cast("Buffer", data.records)))
-
-
-def _answer(
-    broker: Broker,
-    request: ProduceRequest,
-    context: Context,
-    produced: Produced,
-    topics: list[TopicProduceResponse],
-) -> ProduceResponse | None:
-    throttle_ms = broker.throttle(PRODUCER_BYTE_RATE, context, context.size_bytes)
-    response = ProduceResponse(responses=topics, throttle_time_ms=throttle_ms)
-    if request.acks == 0:
-        if produced.to_sync:
-            broker.durability.when_on_disk(produced.to_sync, lambda _failed: None)
-        if produced.failed:
-            context.close("a produce request without acknowledgement failed")
-        else:
-            context.no_reply()
-        return None
-    if produced.to_sync:
-        broker.durability.when_on_disk(produced.to_sync, lambda failed: context.reply(_with_failures(response, failed)))
-        return None
-    return response
+    topics = request.topic_data
+    is_one = len(topics) == 1 and len(topics[0].partition_data) == 1
+    if not is_one:
+        topics = _merged(topics)
+    produced = Produced(broker, request, context, refusals, topics)
+    if not is_one and (
+        context.size_bytes > AT_ONCE_BYTES or sum(len(topic.partition_data) for topic in topics) > AT_ONCE_PARTITIONS
+    ):
+        return produced.in_steps()
+    try:
+        for topic, answer in zip(topics, produced.answers, strict=True):
+            answers = answer.partition_responses
+            for data in topic.partition_data:
+                answers.append(produced.partition(topic, data))
+    except LargeBatch:
+        return produced.in_steps()
+    produced.appended()
+    return None
 
 
 def _merged(topics: list[TopicProduceData]) -> list[TopicProduceData]:
@@ -133,109 +99,220 @@ def _merged(topics: list[TopicProduceData]) -> list[TopicProduceData]:
 
 
 class Produced:
-    """The work of one request."""
+    """The work of one request, which is answered when all that it appended is acknowledged."""
 
-    def __init__(self, broker: Broker, request: ProduceRequest, version: int, refusals: Refusals) -> None:
-        self.failed = False
-        self.to_sync: list[tuple[Partition, int]] = []
+    __slots__ = (
+        "_acks",
+        "_broker",
+        "_context",
+        "_failed",
+        "_has_transactional_id",
+        "_left",
+        "_now_ms",
+        "_refusals",
+        "_throttle_ms",
+        "_timeout_ms",
+        "_topics",
+        "_version",
+        "answers",
+    )
+
+    def __init__(
+        self,
+        broker: Broker,
+        request: ProduceRequest,
+        context: Context,
+        refusals: Refusals,
+        topics: list[TopicProduceData],
+    ) -> None:
         self._broker = broker
+        self._context = context
+        self._topics = topics
+        self.answers = [
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[]) for topic in topics
+        ]
         self._now_ms = broker.clock_ms()
         self._acks = request.acks
-        self._version = version
+        self._timeout_ms = request.timeout_ms
+        self._version = context.header.version
         self._has_transactional_id = request.transactional_id is not None
         self._refusals = refusals
+        self._failed = False
+        self._left = 1  # appends that are not acknowledged, and the request itself
+        self._throttle_ms = 0
 
-    def topic(self, topic: TopicProduceData) -> TopicProduceResponse:
-        answers = [self._partition(topic, partition) for partition in topic.partition_data]
-        return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+    # Acknowledging
 
-    def partition_in_steps(
+    def appended(self) -> None:
+        """All partitions have been dealt with; answer if none of them has to be waited for."""
+        context = self._context
+        self._topics = []  # who waits, maybe for the disk, needs nothing of the frame any more
+        if self._broker.quotas.are_set:
+            self._throttle_ms = self._broker.throttle(PRODUCER_BYTE_RATE, context, context.size_bytes)
+        self._left -= 1
+        if not self._left:
+            self._answer()
+
+    def committed(self, append: tuple[PartitionProduceResponse, int], failure: LogError | None) -> None:
+        """One of the appends is acknowledged, or failed."""
+        answer, size_bytes = append
+        if failure is None:
+            self._broker.metrics.produced_bytes += size_bytes
+        else:
+            self._failed = True
+            answer.error_code = ErrorCode(failure.code)
+            answer.base_offset = answer.log_append_time_ms = -1
+        self._left -= 1
+        if not self._left:
+            try:
+                self._answer()
+            except Exception:  # it must not reach the partition, which has others to tell
+                self._broker.report_bug(self._context.header)
+                self._context.connection.close("the broker failed")
+
+    def _answer(self) -> None:
+        context = self._context
+        if self._acks:
+            response = ProduceResponse(responses=self.answers, throttle_time_ms=self._throttle_ms)
+            if self._failed and self._version >= FIRST_PRODUCE_WITH_LEADER:
+                hint_producer(self._broker, context.connection, response)
+            context.reply(response)
+        elif self._failed:
+            context.close("a produce request without acknowledgement failed")
+        else:
+            context.no_reply()
+
+    # Appending
+
+    def partition(self, topic: TopicProduceData, data: PartitionProduceData) -> PartitionProduceResponse:
+        index = data.index
+        if self._acks not in ALLOWED_ACKS:
+            return self._refused(index, ErrorCode.INVALID_REQUIRED_ACKS)
+        partition = _find(self._broker, topic, index, self._version)
+        if partition is None:
+            named = topic.name if self._version < FIRST_VERSION_WITH_TOPIC_IDS else topic.topic_id
+            return self._refused(index, self._broker.topics.missing_code(named, index))
+        records = cast("Buffer | None", data.records)  # read from a frame, it is no file
+        if partition.topic in INTERNAL:
+            return self._refused(index, self._code_for_internal(records))
+        placement = partition.log.placement
+        if placement is not None and placement.is_paused:
+            self._context.connection.was_sent_away += 1
+            return self._refused(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if self._refusals:
+            refusal = self._refusals.get((partition.topic, partition.index))
+            if refusal is not None:
+                answer = self._refused(index, refusal.code)
+                answer.error_message = refusal.message
+                return answer
+        if self._has_transactional_id and self._comes_too_late(partition, records):
+            return self._refused(index, ErrorCode.INVALID_TXN_STATE, partition.log.log_start_offset)
+        try:
+            result = partition.writer.produce(
+                records, self._version, self._now_ms, self._acks, self._has_transactional_id
+            )
+        except MisplacedKeys as refusal:
+            return self._misplaced(partition, index, refusal)
+        except (InvalidRecords, LogError) as failure:
+            return self._not_appended(partition, index, failure)
+        return self._wait(partition, index, result, len(cast("Buffer", records)))
+
+    def in_steps(self) -> Steps:
+        """Append what is not appended yet, and let others in between."""
+        self._context.slices = self._broker.produce_slices
+        self._context.own_memory = self._own_memory
+        return self._steps()
+
+    def _steps(self) -> Steps:
+        for topic, answer in zip(self._topics, self.answers, strict=True):
+            answers = answer.partition_responses
+            for data in topic.partition_data[len(answers) :]:
+                answers.append((yield from self._partition_in_steps(topic, data)))
+                data.records = None
+                yield None
+        self.appended()
+
+    def _own_memory(self) -> None:
+        """The frame is good only until the handler returns: what outlives it keeps the memory, or has its own copy."""
+        if self._context.connection.leave_memory():
+            return
+        for topic in self._topics:
+            for data in topic.partition_data:
+                if data.records is not None:
+                    data.records = memoryview(bytearray(cast("Buffer", data.records)))
+
+    def _partition_in_steps(
         self, topic: TopicProduceData, data: PartitionProduceData
     ) -> Generator[Job | None, None, PartitionProduceResponse]:
         try:
-            return self._partition(topic, data)
+            return self.partition(topic, data)
         except LargeBatch as batch:
             large = LargeBatch(memoryview(bytearray(batch.batch)), batch.header)
         partition = _find(self._broker, topic, data.index, self._version)
         assert partition is not None
+        placement = partition.log.placement
         try:
-            validated = yield from partition.validate_large(large, self._now_ms)
+            validated = yield from partition.writer.validate_large(large, self._now_ms)
             if _find(self._broker, topic, data.index, self._version) is not partition:  # it was deleted meanwhile
                 return self._refused(data.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            if self._comes_too_late(partition, large.batch):
+            if partition.log.placement is not placement:  # its topic grows: keys were not looked at as they must be
+                return self._refused(data.index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            if self._has_transactional_id and self._comes_too_late(partition, large.batch):
                 return self._refused(data.index, ErrorCode.INVALID_TXN_STATE, partition.log.log_start_offset)
-            appended = partition.append_validated(validated, self._version, self._now_ms)
+            result = partition.writer.append_validated(validated, self._version, self._now_ms, self._acks)
+        except MisplacedKeys as refusal:
+            return self._misplaced(partition, data.index, refusal)
         except (InvalidRecords, LogError) as refusal:
             return self._not_appended(partition, data.index, refusal)
-        return self._appended(partition, data.index, appended, len(large.batch))
+        return self._wait(partition, data.index, result, len(large.batch))
 
-    def _partition(self, topic: TopicProduceData, data: PartitionProduceData) -> PartitionProduceResponse:
-        if self._acks not in ALLOWED_ACKS:
-            return self._refused(data.index, ErrorCode.INVALID_REQUIRED_ACKS)
-        partition = _find(self._broker, topic, data.index, self._version)
-        if partition is None:
-            is_known = self._version < FIRST_VERSION_WITH_TOPIC_IDS or topic.topic_id in self._broker.topics.by_id
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_known else ErrorCode.UNKNOWN_TOPIC_ID
-            return self._refused(data.index, code)
-        if partition.topic in INTERNAL:
-            return self._refused(data.index, self._code_for_internal(data))
-        refusal = self._refusals.get((partition.topic, partition.index))
-        if refusal is not None:
-            answer = self._refused(data.index, refusal.code)
-            answer.error_message = refusal.message
-            return answer
-        if self._comes_too_late(partition, cast("Buffer | None", data.records)):
-            return self._refused(data.index, ErrorCode.INVALID_TXN_STATE, partition.log.log_start_offset)
-        return self._append(partition, data)
+    def _misplaced(self, partition: Partition, index: int, refusal: MisplacedKeys) -> PartitionProduceResponse:
+        """A batch that was appended before its topic has grown, and comes again, is acknowledged all the same."""
+        known = partition.writer.earlier(refusal.header) if partition.is_leader else None
+        if known is None:
+            return self._not_appended(partition, index, refusal)
+        return self._wait(partition, index, known, refusal.header.size)
 
-    def _comes_too_late(self, partition: Partition, records: Buffer | None) -> bool:
-        """Whether a transaction was ended while its write was under way: what comes now would stay undecided."""
-        if not self._has_transactional_id:
-            return False
-        from ottla.broker.transactional_produce import asks_first, is_over
-
-        return asks_first(self._broker, self._version) and is_over(partition, records)
-
-    def _code_for_internal(self, data: PartitionProduceData) -> ErrorCode:
-        """Only coordinators write to their topics. What is no batch at all is told first, as Kafka does."""
-        try:
-            single_batch(cast("Buffer | None", data.records), self._version)
-        except InvalidRecords as refusal:
-            return refusal.code
-        return ErrorCode.INVALID_TOPIC_EXCEPTION
-
-    def _append(self, partition: Partition, data: PartitionProduceData) -> PartitionProduceResponse:
-        try:
-            appended = partition.produce(
-                cast("Buffer | None", data.records),  # read from a frame, it is no file
-                version=self._version,
-                has_transactional_id=self._has_transactional_id,
-                now_ms=self._now_ms,
-            )
-        except (InvalidRecords, LogError) as refusal:
-            return self._not_appended(partition, data.index, refusal)
-        return self._appended(partition, data.index, appended, len(cast("Buffer", data.records)))
-
-    def _appended(
+    def _wait(
         self, partition: Partition, index: int, result: tuple[Appended, int], size_bytes: int
     ) -> PartitionProduceResponse:
         appended, log_append_time_ms = result
-        if self._broker.durability.must_wait(partition.log):
-            self.to_sync.append((partition, appended.last_offset + 1))
-        self._broker.metrics.produced_bytes += size_bytes
-        return PartitionProduceResponse(
+        answer = PartitionProduceResponse(
             index=index,
             error_code=0,
             base_offset=appended.base_offset,
             log_append_time_ms=log_append_time_ms,
             log_start_offset=partition.log.log_start_offset,
         )
+        self._left += 1
+        partition.wait(appended.last_offset + 1, self._acks, self, (answer, size_bytes), self._due(partition))
+        return answer
+
+    def _due(self, partition: Partition) -> float:
+        """When its replicas have taken too long, if it has others than this one."""
+        return self._broker.loop.now() + self._timeout_ms / 1000 if partition.machine.followers else NEVER
+
+    def _comes_too_late(self, partition: Partition, records: Buffer | None) -> bool:
+        """Whether a transaction was ended while its write was under way: what comes now would stay undecided."""
+        from ottla.broker.coordinators.transactional_produce import asks_first, is_over
+
+        return asks_first(self._broker, self._version) and is_over(partition, records)
+
+    def _code_for_internal(self, records: Buffer | None) -> ErrorCode:
+        """Only coordinators write to their topics. What is no batch at all is told first, as Kafka does."""
+        try:
+            single_batch(records, self._version)
+        except InvalidRecords as refusal:
+            return refusal.code
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
 
     def _not_appended(
         self, partition: Partition, index: int, refusal: InvalidRecords | LogError
     ) -> PartitionProduceResponse:
         if isinstance(refusal, LogError):
-            return self._refused(index, ErrorCode(refusal.code), partition.log.log_start_offset)
+            is_led = refusal.code != ErrorCode.NOT_LEADER_OR_FOLLOWER
+            log_start_offset = partition.log.log_start_offset if is_led else -1
+            return self._refused(index, ErrorCode(refusal.code), log_start_offset)
         log_start_offset = partition.log.log_start_offset if refusal.is_log_reached else -1
         answer = self._refused(index, refusal.code, log_start_offset)
         if refusal.is_told:
@@ -247,17 +324,5 @@ class Produced:
         return answer
 
     def _refused(self, index: int, code: ErrorCode, log_start_offset: int = -1) -> PartitionProduceResponse:
-        self.failed = True
+        self._failed = True
         return PartitionProduceResponse(index=index, error_code=code, base_offset=-1, log_start_offset=log_start_offset)
-
-
-def _with_failures(response: ProduceResponse, failed: set[Partition]) -> ProduceResponse:
-    """Turn what could not be brought to the disk into a storage error."""
-    names = {(partition.topic, partition.index) for partition in failed}
-    ids = {(partition.topic_id, partition.index) for partition in failed}
-    for topic in response.responses:
-        for answer in topic.partition_responses:
-            if (topic.name, answer.index) in names or (topic.topic_id, answer.index) in ids:
-                answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-                answer.base_offset = -1
-    return response

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.classic_rebalance import refused_sync
+from ottla.coordinator.classic.rebalance import refused_sync
 from ottla.coordinator.operation import Reply
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse

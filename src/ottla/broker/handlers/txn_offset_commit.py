@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from types import GeneratorType
 from typing import TYPE_CHECKING
 
-from ottla.broker.asked_offsets import AskedOffsets
+from ottla.broker.coordinators.asked_offsets import AskedOffsets, commit_in_parts
 from ottla.controller.topic_names import OFFSETS_TOPIC
 from ottla.coordinator.group import Committer
-from ottla.coordinator.offset_commit import commit
+from ottla.coordinator.offsets.commit import commit
 from ottla.coordinator.operation import Operation, Reply
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.txn_offset_commit import (
@@ -22,24 +23,32 @@ from ottla.wire.messages.txn_offset_commit import (
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
-    from ottla.broker.slices import Steps
+    from ottla.broker.loop.slices import Steps, TopicPart
     from ottla.coordinator.group_machine import GroupMachine
-    from ottla.coordinator.transaction_machine import PartitionCodes
+    from ottla.coordinator.transactions.machine import PartitionCodes
 
 FIRST_VERSION_WITH_ABORTABLE_ERRORS = 4
 FIRST_VERSION_WITH_TRANSACTIONS_2 = 5
 
 
-def handle(broker: Broker, request: TxnOffsetCommitRequest, context: Context) -> Steps | TxnOffsetCommitResponse | None:
-    asked = AskedOffsets()
-    response = _first_answer(broker, request, asked)
-    if not asked.offsets:
-        return response
-    if not request.group_id:
-        asked.answer_all(ErrorCode.INVALID_GROUP_ID)
-        return response
+def handle(broker: Broker, request: TxnOffsetCommitRequest, context: Context) -> Steps | None:
+    if broker.groups.partition_count:
+        return _handle(broker, request, context)
+    return _handle_with_topic(broker, request, context)
+
+
+def _handle_with_topic(broker: Broker, request: TxnOffsetCommitRequest, context: Context) -> Steps:
+    """The first commit of all makes the topic that keeps it."""
+    yield from broker.groups.ensure_topic()
+    answered = _handle(broker, request, context)
+    return (yield from answered) if isinstance(answered, GeneratorType) else answered
+
+
+def _handle(broker: Broker, request: TxnOffsetCommitRequest, context: Context) -> Steps | None:
+    response = TxnOffsetCommitResponse(topics=[])
+    look = functools.partial(_look, broker, response.topics)
     commit_part = functools.partial(_commit, broker, request, context.version)
-    return asked.commit_in_parts(commit_part, lambda: context.reply(response))
+    return commit_in_parts(request.topics, look, commit_part, context, response)
 
 
 def _commit(
@@ -64,6 +73,9 @@ def _commit(
         return asked
 
     reply = Reply(answered, refused)
+    if not request.group_id:
+        reply.refuse(ErrorCode.INVALID_GROUP_ID)
+        return
     producer = request.producer_id, request.producer_epoch
     partition = OFFSETS_TOPIC, broker.groups.partition_of(request.group_id)
 
@@ -77,11 +89,16 @@ def _commit(
 
     adds = version >= FIRST_VERSION_WITH_TRANSACTIONS_2
     offsets = broker.topics.partition(*partition)
-    if offsets is not None and offsets.log.producers.is_replaced(*producer):
+    if offsets is None or not offsets.is_leader:
+        is_made = broker.groups.partition_count > 0
+        reply.refuse(ErrorCode.NOT_COORDINATOR if is_made else ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return
+    if offsets.log.producers.is_replaced(*producer):
         reply.refuse(ErrorCode.INVALID_PRODUCER_EPOCH)
         return
-    takes_part = offsets is not None and offsets.log.producers.takes_part(*producer)
-    if takes_part or not (adds or broker.settings.config.transaction_partition_verification_enable):
+    if offsets.log.producers.takes_part(*producer) or not (
+        adds or broker.settings.config.transaction_partition_verification_enable
+    ):
         admitted({partition: ErrorCode.NONE})
         return
     broker.transactions.admit(request.transactional_id, producer, [partition], adds=adds, done=admitted)
@@ -96,16 +113,23 @@ def _known_code(code: ErrorCode, version: int) -> ErrorCode:
     return code
 
 
-def _first_answer(broker: Broker, request: TxnOffsetCommitRequest, asked: AskedOffsets) -> TxnOffsetCommitResponse:
-    """What is not there is refused at once; the rest is gathered for the group."""
-    answered = []
-    for each in request.topics:
-        partitions = [
+def _look(
+    broker: Broker,
+    answered: list[TxnOffsetCommitResponseTopic],
+    part: Iterable[TopicPart],
+) -> AskedOffsets:
+    """What is not there is refused at once; the rest is for the group. A topic may go on from the part before."""
+    asked = AskedOffsets()
+    for each, partitions, goes_on in part:
+        answers = [
             TxnOffsetCommitResponsePartition(
                 partition_index=partition.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
-            for partition in each.partitions
+            for partition in partitions
         ]
-        asked.add(broker.topics.by_name.get(each.name), each.partitions, partitions)
-        answered.append(TxnOffsetCommitResponseTopic(name=each.name, partitions=partitions))
-    return TxnOffsetCommitResponse(topics=answered)
+        asked.add(broker.topics.by_name.get(each.name), partitions, answers)
+        if goes_on:
+            answered[-1].partitions += answers
+        else:
+            answered.append(TxnOffsetCommitResponseTopic(name=each.name, partitions=answers))
+    return asked

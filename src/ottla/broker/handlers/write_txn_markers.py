@@ -9,8 +9,8 @@ import functools
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from ottla.broker.markers import append_marker
-from ottla.broker.slices import Steps, mapped
+from ottla.broker.coordinators.markers import append_marker
+from ottla.broker.loop.slices import Steps, mapped
 from ottla.log.errors import LogError
 from ottla.records.build import ControlMarker
 from ottla.wire.errors import ErrorCode
@@ -26,36 +26,41 @@ from ottla.wire.messages.write_txn_markers import (
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
-    from ottla.replica.partition import Partition
 
 
 def handle(broker: Broker, request: WriteTxnMarkersRequest, context: Context) -> Steps:
-    written = _Written(broker)
+    written = _Written(broker, context)
     results = []
     for marker in request.markers:
         result = yield from written.marker(marker)
         results.append(result)
-    response = WriteTxnMarkersResponse(markers=[result for result in results if result.topics])
-    if not written.to_sync:
-        return response
-
-    def on_disk(failed: set[Partition]) -> None:
-        for partition, result in written.results:
-            if partition in failed:
-                result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-        context.reply(response)
-
-    broker.durability.when_on_disk(written.to_sync, on_disk)
+    written.answer(WriteTxnMarkersResponse(markers=[result for result in results if result.topics]))
     return None
 
 
 class _Written:
     """The work of one request."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, context: Context) -> None:
         self._broker = broker
-        self.to_sync: list[tuple[Partition, int]] = []
-        self.results: list[tuple[Partition, WritableTxnMarkerPartitionResult]] = []
+        self._context = context
+        self._left = 1  # markers that are not committed, and the request itself
+        self._response: WriteTxnMarkersResponse | None = None
+
+    def answer(self, response: WriteTxnMarkersResponse) -> None:
+        """Answer when all markers are committed."""
+        self._response = response
+        self._done()
+
+    def _committed(self, result: WritableTxnMarkerPartitionResult, failure: LogError | None) -> None:
+        if failure is not None:
+            result.error_code = failure.code
+        self._done()
+
+    def _done(self) -> None:
+        self._left -= 1
+        if not self._left and self._response is not None:
+            self._context.reply(self._response)
 
     def marker(self, marker: WritableTxnMarker) -> Generator[None, None, WritableTxnMarkerResult]:
         topics = []
@@ -71,7 +76,7 @@ class _Written:
         result = WritableTxnMarkerPartitionResult(partition_index=index, error_code=ErrorCode.NONE)
         partition = self._broker.topics.partition(topic, index)
         if partition is None:
-            result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # here, wherever else it may be
             return result
         control = ControlMarker(marker.transaction_result, marker.coordinator_epoch)
         producer = marker.producer_id, marker.producer_epoch
@@ -80,7 +85,6 @@ class _Written:
         except LogError as refusal:
             result.error_code = refusal.code
             return result
-        if self._broker.durability.must_wait(partition.log):
-            self.to_sync.append((partition, end_offset))
-        self.results.append((partition, result))
+        self._left += 1
+        partition.when_committed(end_offset, functools.partial(self._committed, result))
         return result

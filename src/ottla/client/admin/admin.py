@@ -1,4 +1,4 @@
-"""Topics and configurations, and what the cluster is made of.
+"""Topics and configurations; other files have the rest of what an administrator does.
 
 Ask for one thing and its error is raised; ask for several and PartlyFailed has the errors and what was done.
 """
@@ -6,17 +6,16 @@ Ask for one thing and its error is raised; ask for several and PartlyFailed has 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, Self, TypeVar
 
 from ottla.client.admin.groups import GroupAdmin
+from ottla.client.admin.growth import GrowthAdmin
 from ottla.client.admin.quotas import QuotaAdmin
 from ottla.client.admin.records import RecordAdmin
 from ottla.client.admin.transactions import TransactionAdmin
 from ottla.client.admin.types import (
     CONFIG_TYPES,
-    Broker,
-    ClusterDescription,
     ConfigChange,
     ConfigEntry,
     ConfigSource,
@@ -26,11 +25,9 @@ from ottla.client.admin.types import (
     ResourceConfigs,
     ResourceKind,
 )
-from ottla.client.errors import BrokerUnreachable, ServerError, all_or_error, raise_for
-from ottla.client.network.address import Address
+from ottla.client.errors import ServerError, all_or_error
 from ottla.client.network.cluster import ClientOptions, Cluster
 from ottla.client.network.metadata import Topic
-from ottla.client.network.retry import Patience
 from ottla.client.offsets import Isolation, Position, find_offsets
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_partitions import (
@@ -45,7 +42,6 @@ from ottla.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
-from ottla.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -69,8 +65,8 @@ class _HasErrorCode(Protocol):
 R = TypeVar("R", bound=Response)
 
 
-class Admin(GroupAdmin, TransactionAdmin, RecordAdmin, QuotaAdmin):
-    """Topics, configurations, groups, transactions, quotas and records. A context manager, or `open` and `close`.
+class Admin(GrowthAdmin, GroupAdmin, TransactionAdmin, RecordAdmin, QuotaAdmin):
+    """All that an administrator asks of a cluster. A context manager, or `open` and `close`.
 
     `bootstrap`: "host:port,host:port", or a list of them.
 
@@ -86,12 +82,8 @@ class Admin(GroupAdmin, TransactionAdmin, RecordAdmin, QuotaAdmin):
 
     async def open(self, timeout_seconds: float | None = None) -> Self:
         """Connects. TimeoutError if that takes longer. `async with` does the same, and closes in the end."""
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                await self._cluster.open()
-        except BaseException:
-            await self._cluster.close()
-            raise
+        async with asyncio.timeout(timeout_seconds):
+            await self._cluster.open()
         return self
 
     async def __aenter__(self) -> Self:
@@ -217,39 +209,6 @@ class Admin(GroupAdmin, TransactionAdmin, RecordAdmin, QuotaAdmin):
         for row in answer.responses:
             if row.error_code:
                 raise _resource_error(resource, row.error_code, row.error_message)
-
-    # The cluster.
-
-    async def describe_cluster(self) -> ClusterDescription:
-        request = DescribeClusterRequest(include_cluster_authorized_operations=False)
-
-        async def attempt() -> DescribeClusterResponse:
-            answer = await self._cluster.ask_any(request, DescribeClusterResponse)
-            raise_for(answer.error_code, answer.error_message, about="the cluster")
-            return answer
-
-        answer = await self._cluster.retry(attempt)
-        brokers = (Broker(row.broker_id, Address(row.host, row.port), row.rack) for row in answer.brokers)
-        return ClusterDescription(answer.cluster_id, answer.controller_id, tuple(sorted(brokers)))
-
-    @property
-    def _timeout_ms(self) -> int:
-        return self._cluster.options.request_timeout_ms
-
-    async def _ask_controller(self, request: Request, answer: type[R], codes: Callable[[R], set[int]]) -> R:
-        """The controller's answer. A broker that is not the controller any more has done nothing: ask again."""
-        options = self._cluster.options
-        patience = Patience(options.retry_timeout_ms, options.retry_pause_ms)
-        while True:
-            try:
-                answered = await self._cluster.ask_controller(request, answer)
-            except BrokerUnreachable:  # nothing was sent: the controller may be elsewhere by now
-                if not await patience.pause():
-                    raise
-                continue
-            if ErrorCode.NOT_CONTROLLER not in codes(answered) or not await patience.pause():
-                return answered
-            self._cluster.forget_controller()
 
     async def _ask_owner(self, resource: Resource, request: Request, answer: type[R]) -> R:
         """A broker's own configuration is asked of that broker, all else of any."""

@@ -46,11 +46,11 @@ class GroupAdmin:
 
     async def list_groups(self, *, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[GroupListing]:
         """The groups of all brokers, those in one of the states and of one of the types where any are named."""
-        version = await self._cluster.highest_version(LIST_GROUPS)
+        version = await self._cluster.retry(lambda: self._cluster.highest_version(LIST_GROUPS))
         if (states and version < _FIRST_VERSION_WITH_STATES) or (types and version < _FIRST_VERSION_WITH_TYPES):
             raise UnsupportedByBroker("the broker is too old to choose groups by state or type")
         request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
-        brokers = (await self._cluster.refresh([])).brokers
+        brokers = (await self._cluster.retry(lambda: self._cluster.refresh([]))).brokers
         listed = await asyncio.gather(*(self._groups_of(node_id, request) for node_id in brokers))
         return sorted(group for groups in listed for group in groups)
 
@@ -105,7 +105,7 @@ class GroupAdmin:
             return []
         coordinator = self._coordinator(group_id)
         wanted = {at: Offset(offset) if isinstance(offset, int) else offset for at, offset in offsets.items()}
-        request = commit_request(Membership(group_id), wanted)
+        request = commit_request(Membership(group_id), wanted, {})
         answer = await coordinator.ask_patiently(
             request, OffsetCommitResponse, _code_of_all, at_most=LAST_VERSION_BY_NAME
         )

@@ -83,10 +83,15 @@ class TransactionAdmin:
             duration_filter=least_duration_ms,
             transactional_id_pattern=id_pattern,
         )
-        found = []
-        for node_id in (await self._cluster.refresh([])).brokers:
+
+        async def attempt(node_id: int) -> ListTransactionsResponse:
             answer = await self._cluster.ask(node_id, request, ListTransactionsResponse)
             raise_for(answer.error_code, about="the transactions")
+            return answer
+
+        found = []
+        for node_id in (await self._cluster.retry(lambda: self._cluster.refresh([]))).brokers:
+            answer = await self._cluster.retry(lambda: attempt(node_id))  # noqa: B023 - awaited at once
             if answer.unknown_state_filters:
                 names = ", ".join(answer.unknown_state_filters)
                 raise ServerError(ErrorCode.INVALID_REQUEST, f"there is no state {names}", about="the transactions")
@@ -123,11 +128,15 @@ class TransactionAdmin:
         return {index: await self._producers_of(topic, index) for index in partitions}
 
     async def _producers_of(self, topic: str, index: int) -> list[PartitionProducer]:
+        return await self._cluster.retry(lambda: self._ask_for_producers(topic, index))
+
+    async def _ask_for_producers(self, topic: str, index: int) -> list[PartitionProducer]:
         leader_id = (await self._cluster.partition(topic, index)).leader_id
         request = DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[index])])
         answer = await self._cluster.ask(leader_id, request, DescribeProducersResponse)
         [row] = answer.topics[0].partitions
         if row.error_code:
+            self._cluster.forget(topic)  # another may lead it by now
             raise ServerError(row.error_code, row.error_message, topic=topic, partition=index)
         return [
             PartitionProducer(

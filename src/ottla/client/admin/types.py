@@ -43,6 +43,21 @@ class ClusterDescription(NamedTuple):
     brokers: tuple[Broker, ...]
 
 
+class ElectionKind(IntEnum):
+    """Who may become the leader of a partition, by Kafka's numbers."""
+
+    PREFERRED = 0  # the first of its replicas, if that is in sync
+    UNCLEAN = 1  # any that is alive, where none is in sync: what only the others have is lost
+
+
+class Reassignment(NamedTuple):
+    """A partition on its way to other brokers: all that have it now, those that come, and those that go."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
 class ResourceKind(IntEnum):
     """What has a configuration, by Kafka's numbers."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from ottla.client.blocking import Blocking, Face, options_of
@@ -46,8 +46,6 @@ class Consumer(Face[consumer.Consumer]):
         self._core.listeners = Listeners()
 
     subscribe = Blocking(consumer.Consumer.subscribe)
-    unsubscribe = Blocking(consumer.Consumer.unsubscribe)
-    assign = Blocking(consumer.Consumer.assign)
     seek = Blocking(consumer.Consumer.seek)
     commit = Blocking(consumer.Consumer.commit)
     committed = Blocking(consumer.Consumer.committed)
@@ -61,21 +59,34 @@ class Consumer(Face[consumer.Consumer]):
         self._end(is_processed=True, timeout_seconds=timeout_seconds)
 
     def _end(self, *, is_processed: bool, timeout_seconds: float) -> None:
-        if self._thread.is_closed:
-            return
-        if not self._thread.is_here:  # never opened, or of another process
-            self._thread.close()
-            return
-        try:
-            self._core.core.stop_handing_out(is_processed=is_processed)
-            self._tell(Change(revoked=self.assignment))
-        finally:
+        with self._closed_once() as is_mine:
+            if not is_mine:
+                return
             try:
-                self._thread.run(self._core.end, is_processed=is_processed, timeout_seconds=timeout_seconds)
+                self._thread.run(self._core._stop_handing_out, is_processed=is_processed)
+                self._tell(Change(revoked=self.assignment))
             finally:
-                self._thread.close()
+                self._thread.run(self._core.end, is_processed=is_processed, timeout_seconds=timeout_seconds)
 
     # What is read.
+
+    def unsubscribe(self) -> None:
+        """Leaves the group, if it is in one, and reads nothing. `on_revoked` is told before, as by `close`."""
+        try:
+            self._tell_of_leaving()
+        finally:
+            self._thread.run(self._core.unsubscribe)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Reads just these, from where the group has committed, if there is one. No member of the group."""
+        try:
+            self._tell_of_leaving()
+        finally:
+            self._thread.run(self._core.assign, list(partitions))
+
+    def _tell_of_leaving(self) -> None:
+        if self._core.core.is_of_group:
+            self._tell(Change(revoked=self.assignment))
 
     @property
     def group(self) -> str | None:
@@ -96,7 +107,7 @@ class Consumer(Face[consumer.Consumer]):
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Goes on with what `pause` has stopped."""
-        self._thread.call(self._core.resume, *partitions)
+        self._thread.call(self._core.core.resume(*partitions))
 
     def position(self, partition: TopicPartition) -> int:
         """The next offset to be handed out; -1 as long as that is not known."""

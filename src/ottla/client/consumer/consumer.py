@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
+from ottla.client.checks import check_numbers, check_texts
 from ottla.client.consumer.core import DEFAULT_WAIT_MS, ConsumerCore
 from ottla.client.consumer.fetch import FetchLimits
 from ottla.client.consumer.fetched_data import Fetched
 from ottla.client.consumer.hand_out import (
-    Deserializer,
-    Deserializers,
     HandOut,
     Opened,
     hand_out_arrow,
@@ -21,6 +20,7 @@ from ottla.client.consumer.hand_out import (
     take_batches,
 )
 from ottla.client.consumer.options import (
+    LEAST,
     CoreOptions,
     GroupProtocol,
     GuaranteeName,
@@ -38,7 +38,8 @@ from ottla.client.group.offsets import GroupOffsets, Offset, TopicPartition
 from ottla.client.log import logger
 from ottla.client.message import Message, message_of
 from ottla.client.network.cluster import ClientOptions
-from ottla.client.offsets import EARLIEST, Isolation, Position
+from ottla.client.offsets import EARLIEST, Isolation, Position, check_position
+from ottla.client.serde.binding import Deserializer, Deserializers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,6 +76,9 @@ class Consumer:
         options: ClientOptions = ClientOptions(),  # noqa: B008 - immutable
     ) -> None:  # fmt: skip
         check_choices(delivery, group_protocol, assignors)
+        check_numbers(locals(), LEAST)
+        check_texts(group=group, instance_id=instance_id, server_assignor=server_assignor)
+        check_position(start)
         self.group = group
         self.delivery = delivery
         self.listeners = Listeners(on_assigned, on_revoked, on_lost)
@@ -115,18 +119,14 @@ class Consumer:
         """Commits what was handed out, if it is to commit by itself, and leaves the group. May be called again."""
         await self.end(is_processed=True, timeout_seconds=timeout_seconds)
 
+    async def _stop_handing_out(self, *, is_processed: bool) -> None:
+        """Before it is closed. What is in hand is finished, or is handed back."""
+        self.core.stop_handing_out(is_processed=is_processed)
+
     async def end(self, *, is_processed: bool, timeout_seconds: float = DEFAULT_CLOSE_SECONDS) -> None:
         """`is_processed`: whether what was handed out last was processed, too."""
-        failure: Exception | None = None
         self.core.stop_handing_out(is_processed=is_processed)
-        try:
-            await self._tell(Change(revoked=self.core.assignment))
-        except Exception as error:  # what the user's function does must not keep offsets from being committed
-            failure = error
-        finally:
-            await self.core.close(timeout_seconds)
-        if failure is not None:
-            raise failure
+        await self._and_then(self._tell(Change(revoked=self.core.assignment)), self.core.close(timeout_seconds))
 
     def _drop(self) -> None:
         """Of a blocking consumer that nobody has any more, and nobody has closed."""
@@ -144,12 +144,28 @@ class Consumer:
         await self.core.subscribe(subscription)
 
     async def unsubscribe(self) -> None:
-        """Leaves the group, if it is in one, and reads nothing."""
-        await self.core.unsubscribe()
+        """Leaves the group, if it is in one, and reads nothing. `on_revoked` is told before, as by `close`."""
+        await self._and_then(self._tell_of_leaving(), self.core.unsubscribe())
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Reads just these, from where the group has committed, if there is one. No member of the group."""
-        await self.core.assign(partitions)
+        await self._and_then(self._tell_of_leaving(), self.core.assign(partitions))
+
+    async def _tell_of_leaving(self) -> None:
+        if self.core.is_of_group:
+            await self._tell(Change(revoked=self.core.assignment))
+
+    async def _and_then(self, telling: Coroutine[Any, Any, None], work: Coroutine[Any, Any, None]) -> None:
+        """What the user's function raises is raised when the work is done, which must not depend on it."""
+        failure: Exception | None = None
+        try:
+            await telling
+        except Exception as error:
+            failure = error
+        finally:
+            await work
+        if failure is not None:
+            raise failure
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
@@ -162,7 +178,7 @@ class Consumer:
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Goes on with what `pause` has stopped."""
-        self.core.resume(*partitions)
+        self.core.resume(*partitions)()
 
     async def seek(self, partition: TopicPartition, position: Position) -> None:
         """Goes on from another position: an offset, EARLIEST, LATEST or AtTime."""

@@ -7,11 +7,13 @@ is whole: it changes between awaits only, and what was begun is done again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
+from ottla.client.checks import check_offset
+from ottla.client.consumer.assignment import Assignment, AssignmentTold
 from ottla.client.consumer.fetcher import Fetcher, FetcherTold
 from ottla.client.consumer.hand_out import HandOut
 from ottla.client.consumer.options import CoreOptions
@@ -22,7 +24,6 @@ from ottla.client.errors import ClientError, DeserializationFailed
 from ottla.client.group.committer import Committer
 from ottla.client.group.coordinator import Coordinator, CoordinatorKind
 from ottla.client.group.machine import Change
-from ottla.client.group.member import Member
 from ottla.client.group.offsets import GroupOffsets, Membership, Offset, TopicPartition
 from ottla.client.group.subscription import Subscription
 from ottla.client.log import logger
@@ -31,8 +32,6 @@ from ottla.client.network.connection import Connection
 from ottla.client.offsets import Position, find_offsets
 
 DEFAULT_WAIT_MS = 500
-MOST_LOCATING_SECONDS = 10.0
-"""For how long the user is not told of partitions, because it is not known where to begin."""
 AT_MOST_ONCE_RECORDS = 500
 """How many records are committed together before they are handed out."""
 
@@ -47,15 +46,12 @@ class ConsumerCore:
         self._cluster = Cluster(bootstrap, client_options)
         self._subscription = subscription
         self._options = options
-        self._member: Member | None = None
-        self._telling: Change | None = None
-        self._is_told = False
-        self._tell_by = 0.0
         self._out: HandOut | None = None
         self._out_turns = count(1)
         self._marks: tuple[int, ...] = ()
         self._tasks: list[asyncio.Task[None]] = []
         self._is_open = self._is_closed = False
+        self._opening = asyncio.Lock()
         self._is_polling = self._is_handling = self._is_stopping = False
         self._polled_at = 0.0
         self.counters = Counters()
@@ -63,20 +59,23 @@ class ConsumerCore:
     # From the beginning to the end.
 
     async def open(self) -> None:
-        if self._is_closed:
-            raise RuntimeError("this consumer is closed")
-        if self._is_open:
-            return
-        try:
+        async with self._opening:
+            if self._is_closed:
+                raise RuntimeError("this consumer is closed")
+            if self._is_open:
+                return
             await self._cluster.open()
-        except BaseException:
-            await self._cluster.close()
-            raise
+            if self._is_closed:  # meanwhile
+                await self._cluster.close()
+                raise RuntimeError("this consumer is closed")
+            self._begin()
+
+    def _begin(self) -> None:
         options = self._options
         self._loop = asyncio.get_running_loop()
         self._polled_at = self.now()
         self._woken = asyncio.Event()
-        told = FetcherTold(self._woken.set, self._topic_gone)
+        told = FetcherTold(self._woken.set, self._topic_gone, self._wake_all)
         self._fetcher = Fetcher(
             self._cluster, options.isolation, options.limits, options.fetch_wait_ms, options.buffer_bytes, told,
             self.counters,
@@ -89,13 +88,17 @@ class ConsumerCore:
             self._cluster, self.positions, self._committer, options.start, options.isolation, self._located,
             self._topic_gone,
         )  # fmt: skip
+        self._assignment = Assignment(
+            self._coordinator, self.positions, self._committer, self._starts, options,
+            AssignmentTold(self._group_has_news, self._is_stuck, self._raise_errors), self.counters,
+        )  # fmt: skip
         self._start_task(self._fetcher.run())
         self._start_task(self._starts.run())
         if options.auto_commit_ms and group is not None:
             self._start_task(self._committer.run(options.auto_commit_ms))
         self._is_open = True
         if self._subscription is not None:
-            self._join(self._subscription)
+            self._assignment.join(self._subscription)
 
     def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -128,20 +131,11 @@ class ConsumerCore:
         try:
             if is_open:
                 async with asyncio.timeout(timeout_seconds):
-                    await self._commit_last()
-                    if self._member is not None:
-                        await self._member.close()
+                    await self._assignment.close()
         except TimeoutError:
             logger.warning("group %s: no time to commit the last offsets and to leave", self._options.group)
         finally:
             await self._release()
-
-    async def _commit_last(self) -> None:
-        if self._options.auto_commit_ms and self._options.group is not None:
-            try:
-                await self._committer.commit_finished(self.positions)
-            except ClientError as error:
-                logger.warning("group %s: the last offsets were not committed: %s", self._options.group, error)
 
     async def _release(self) -> None:
         """Everything ends at once; what follows, until it has, may be cancelled."""
@@ -156,30 +150,26 @@ class ConsumerCore:
         ending = list(self._tasks)
         for task in ending:
             task.cancel()
-        if self._member is not None:
-            ending += self._member.begin_to_close()
+        if hasattr(self, "_assignment"):
+            ending += self._assignment.begin_to_close()
         return ending, self._cluster.begin_to_close()
 
     # What to read.
 
     async def subscribe(self, subscription: Subscription) -> None:
         self._check_open()
-        self._subscription = subscription
-        if self._member is None:
-            self.positions.clear()
-            self._join(subscription)
-        else:
-            self._member.resubscribe(subscription)
+        await self._assignment.subscribe(subscription)
 
     async def unsubscribe(self) -> None:
         self._check_open()
-        await self._commit_last()
-        member, self._member = self._member, None
-        self._subscription = self._telling = None
-        self.positions.clear()
-        self._interrupt()
-        if member is not None:
-            await member.close()
+        self.hand_back()  # what is in hand is nobody's word that it is processed
+        self._settle()
+        await self._assignment.leave()
+
+    @property
+    def is_of_group(self) -> bool:
+        """Whether a group says what is read."""
+        return self._is_open and self._assignment.is_of_group
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         await self.unsubscribe()
@@ -196,10 +186,11 @@ class ConsumerCore:
             self.place(one).is_paused = True
         self._interrupt()
 
-    def resume(self, *partitions: TopicPartition) -> None:
+    def resume(self, *partitions: TopicPartition) -> Callable[[], None]:
+        """At once, as `pause`: what is said last counts. To be called on the event loop: they are asked for again."""
         for one in partitions:
             self.place(one).is_paused = False
-        self._wake_all()
+        return self._wake_all
 
     async def seek(self, partition: TopicPartition, position: Position) -> None:
         self.place(partition)
@@ -279,17 +270,9 @@ class ConsumerCore:
             self._fetcher.wake()
 
     async def _step(self, deadline: float | None) -> HandOut | Change | None:
-        if self._telling is not None and self._is_told:
-            self._finish(self._telling)
-        self._raise_errors()
-        if self._member is not None:
-            self._member.polled()
-            if self._telling is None:
-                self._telling, self._is_told = self._member.take_pending(), False
-                self._tell_by = self._loop.time() + MOST_LOCATING_SECONDS
-            if self._telling is not None:
-                self._is_told = await self._prepare(self._telling, deadline)
-                return self._telling if self._is_told else None
+        may_hand_out, change = await self._assignment.step(deadline)
+        if not may_hand_out:
+            return change
         entries = self._ready()
         if entries and self._options.delivery == "at-most-once":
             entries = await self._committed_first(entries)
@@ -344,7 +327,7 @@ class ConsumerCore:
         return self._out
 
     def _raise_errors(self) -> None:
-        error = None if self._member is None else self._member.take_error()
+        error = self._assignment.take_error()
         if error is None:
             error, self._fetcher.error = self._fetcher.error, None
         if error is None:
@@ -352,6 +335,8 @@ class ConsumerCore:
         if error is not None:
             raise error.again()
         for task in self._tasks:
+            if task.cancelled():
+                raise RuntimeError("the event loop that this consumer was opened on has ended")
             if task.done():
                 task.result()
 
@@ -420,22 +405,23 @@ class ConsumerCore:
 
     @property
     def membership(self) -> Membership:
-        return Membership(self._options.group or "") if self._member is None else self._member.membership
+        return self._assignment.membership
 
     @property
     def is_rejoining(self) -> bool:
-        return self._member is not None and self._member.is_rejoining
+        return self._assignment.is_rejoining
 
-    def _join(self, subscription: Subscription) -> None:
-        assert self._coordinator is not None
-        assert self._options.group is not None
-        self._member = Member(
-            self._coordinator, self._options.group, subscription, self._options.member, self._member_has_news,
-            self._is_stuck, is_classic=self._options.is_classic,
-        )  # fmt: skip
-        self._member.start()
+    def may_commit(self, one: TopicPartition) -> bool:
+        """By itself. What a topic that is gone would be committed for is the next one of its name."""
+        return self._is_own(one) and not self._cluster.is_gone(one.topic)
 
-    def _member_has_news(self) -> None:
+    def _is_own(self, one: TopicPartition) -> bool:
+        """Whether its offsets are this member's, and of the topic as it is."""
+        place = self.positions.get(one)
+        topic_id = None if place is None else place.topic_id
+        return self._assignment.may_commit(one) and not self._cluster.is_replaced(one.topic, topic_id)
+
+    def _group_has_news(self) -> None:
         # What is committed already would be lost if it was put back, and then taken away.
         if self._options.delivery != "at-most-once":
             self._interrupt()
@@ -443,9 +429,8 @@ class ConsumerCore:
 
     def _topic_gone(self) -> bool:
         """Whether a group will see to it that a topic that is not there is not read."""
-        if self._member is not None:
-            self._member.look_again()
-        return self._member is not None
+        self._assignment.look_again()
+        return self._assignment.is_of_group
 
     def _is_stuck(self) -> bool:
         """A handler that still runs is slow, not stuck; so is a loop that has moved since it was looked at last."""
@@ -457,54 +442,17 @@ class ConsumerCore:
             self._polled_at = self._loop.time()
         return (self._loop.time() - self._polled_at) * 1000 > self._options.member.max_poll_interval_ms
 
-    async def _prepare(self, change: Change, deadline: float | None) -> bool:
-        """Before the user is told; whether that can be now. May be done again, if it was cancelled."""
-        if change.revoked and self._options.auto_commit_ms:
-            try:
-                await self._committer.commit_finished(change.revoked)
-            except ClientError as error:
-                logger.warning(
-                    "group %s: offsets of what is given up were not committed: %s", self._options.group, error
-                )
-        for one in sorted(change.assigned):
-            self.positions.setdefault(one, PartitionPosition(one))
-        return await self._located_by(change.assigned, deadline)
-
-    def _has(self, place: PartitionPosition) -> bool:
-        return self.positions.get(place.topic_partition) is place
-
-    async def _located_by(self, assigned: Iterable[TopicPartition], deadline: float | None) -> bool:
-        """Find where they begin, for who is told of them may ask. False if there was no time for that now.
-
-        Not for ever: one may be of a topic that is gone, and only the next change says so.
-        """
-        end = self._tell_by if deadline is None else min(deadline, self._tell_by)
-        places = [self.positions[one] for one in assigned]
-        try:
-            async with asyncio.timeout_at(end):
-                while any(not place.is_ready and self._has(place) for place in places):
-                    await self._starts.until_round_over()
-                    self._raise_errors()
-        except TimeoutError:
-            return end == self._tell_by
-        return True
-
-    def _finish(self, change: Change) -> None:
-        """After the user was told."""
-        self._telling = None
-        self.counters.rebalances += 1
-        for one in change.revoked | change.lost:
-            self.positions.pop(one, None)
-        assert self._member is not None
-        self._member.apply(change)
-
     # Offsets.
 
     def group_offsets(self) -> GroupOffsets:
         self._check_open()
         return GroupOffsets(
             self.membership,
-            {one: Offset(place.position) for one, place in list(self.positions.items()) if place.is_ready},
+            {
+                one: Offset(place.position)
+                for one, place in list(self.positions.items())
+                if place.is_ready and self._is_own(one)
+            },
         )
 
     async def commit(self, offsets: Mapping[TopicPartition, int | Offset] | None) -> None:
@@ -513,9 +461,10 @@ class ConsumerCore:
             offsets = self.group_offsets().offsets
             for place in self.positions.values():
                 place.finished = place.position
-        await self._committer.commit(
-            {one: offset if isinstance(offset, Offset) else Offset(offset) for one, offset in offsets.items()}
-        )
+        given = {one: offset if isinstance(offset, Offset) else Offset(offset) for one, offset in offsets.items()}
+        for one in given.values():
+            check_offset(one.offset)
+        await self._committer.commit(given)
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
         self._check_open()

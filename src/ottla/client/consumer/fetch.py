@@ -13,6 +13,7 @@ from ottla.client.offsets import Isolation
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from ottla.wire.parts import BUFFERS, Buffer
+from ottla.wire.uuids import ZERO_UUID
 
 _LAST_VERSION_WITHOUT_TOPIC_IDS = 12
 
@@ -26,6 +27,8 @@ class FetchLimits(NamedTuple):
 
 class Wanted(NamedTuple):
     topic: str
+    topic_id: bytes
+    """Of the topic that the offset is of: the next one of its name has others. Brokers before 2.8 have none."""
     partition: int
     offset: int
     leader_epoch: int
@@ -37,10 +40,9 @@ async def fetch(
 ) -> list[tuple[Wanted, FetchedData | ServerError]]:  # fmt: skip
     """What the leader has of each partition, or what is wrong with it. One that it leaves out is left out."""
     asked = {(one.topic, one.partition): one for one in wanted}
-    topics = {name: await cluster.topic(name) for name in {topic for topic, _ in asked}}
-    rows: defaultdict[str, list[FetchPartition]] = defaultdict(list)
+    rows: defaultdict[tuple[str, bytes], list[FetchPartition]] = defaultdict(list)
     for one in asked.values():
-        rows[one.topic].append(
+        rows[one.topic, one.topic_id].append(
             FetchPartition(
                 partition=one.partition,
                 current_leader_epoch=one.leader_epoch,
@@ -54,21 +56,30 @@ async def fetch(
         max_bytes=limits.fetch_bytes,
         isolation_level=isolation,
         topics=[
-            FetchTopic(topic=name, topic_id=topics[name].topic_id, partitions=partitions)
-            for name, partitions in rows.items()
+            FetchTopic(topic=name, topic_id=topic_id, partitions=partitions)
+            for (name, topic_id), partitions in rows.items()
         ],
     )
-    at_most = None if all(topic.has_id for topic in topics.values()) else _LAST_VERSION_WITHOUT_TOPIC_IDS
+    at_most = _LAST_VERSION_WITHOUT_TOPIC_IDS if any(topic_id == ZERO_UUID for _, topic_id in rows) else None
     answer = await cluster.ask(leader_id, request, FetchResponse, at_most=at_most, wait_ms=wait_ms, line=line)
     raise_for(answer.error_code, about="Fetch")
-    names = {topic.topic_id: name for name, topic in topics.items()}
+    rows_found = list(_rows(answer, {topic_id: name for name, topic_id in rows}))
+    cluster.take_hints(
+        answer.node_endpoints, ((name, row.partition_index, row.current_leader) for name, row in rows_found)
+    )
     found: list[tuple[Wanted, FetchedData | ServerError]] = []
-    for name, row in _rows(answer, names):
+    for name, row in rows_found:
         one_asked = asked.get((name, row.partition_index))
         if one_asked is None:
             raise MalformedAnswer("the answer to Fetch has a partition that nobody asked for", topic=name)
         found.append((one_asked, _read(one_asked, row)))
     return found
+
+
+def has_moved(cluster: Cluster, asked: Wanted) -> bool:
+    """Whether another leader, or epoch, of the partition is known since it was asked for: it can be asked at once."""
+    leader = cluster.leader(asked.topic, asked.partition)
+    return leader is not None and leader.leader_epoch > asked.leader_epoch >= 0
 
 
 def _rows(answer: FetchResponse, names: dict[bytes, str]) -> Iterator[tuple[str, PartitionData]]:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import NamedTuple
 
-from ottla.client.consumer.fetch import FetchLimits, Wanted, fetch
+from ottla.client.consumer.fetch import FetchLimits, Wanted, fetch, has_moved
 from ottla.client.consumer.fetched_data import FetchedData
 from ottla.client.consumer.partition_position import PartitionPosition
 from ottla.client.consumer.statistics import Counters
@@ -42,6 +42,8 @@ class FetcherTold(NamedTuple):
     """There is something to hand out, or an error to raise."""
     topic_gone: Callable[[], bool]
     """A topic is not there: whether a group will see to that."""
+    offset_gone: Callable[[], None]
+    """It has to be found anew where a partition goes on."""
 
 
 class Fetcher:
@@ -75,7 +77,7 @@ class Fetcher:
 
     @property
     def held_bytes(self) -> int:
-        return sum(place.held_bytes for place in self.positions.values())
+        return sum(place.held_bytes for place in list(self.positions.values()))  # also for other threads
 
     async def run(self) -> None:
         try:
@@ -107,6 +109,9 @@ class Fetcher:
             if place.resting_until > now + CLOCK_SECONDS:
                 next_due = place.resting_until if next_due is None else min(next_due, place.resting_until)
                 continue
+            if self._cluster.is_replaced(place.topic_partition.topic, place.topic_id):
+                self._lose_offset(place, "the topic was deleted and created again")
+                continue
             leader_id = self._cluster.leader_id(*place.topic_partition)
             if leader_id is None:
                 self._fail(place, _without_leader(place))
@@ -116,6 +121,11 @@ class Fetcher:
         for leader_id, places in by_leader.items():
             self._ask_leader(leader_id, places, len(by_leader))
         return next_due
+
+    def _lose_offset(self, place: PartitionPosition, reason: str) -> None:
+        logger.info("%s: %s", place.topic_partition, reason)
+        place.lose_offset()
+        self._told.offset_gone()
 
     def _ask_leader(self, leader_id: int, places: list[PartitionPosition], leaders: int) -> None:
         line = next((line for line in LINES if (leader_id, line) not in self._asked), None)
@@ -131,12 +141,13 @@ class Fetcher:
         places.sort(key=lambda place: place.turn)
         self._reserved_bytes[leader_id, line] = wanted_bytes
         asked = {place.topic_partition: (place, place.ask()) for place in places}
-        self._asked[leader_id, line] = asyncio.create_task(self._ask(leader_id, line, asked, wanted_bytes))
+        wanted = [self._wanted(place) for place in places]  # now: what is known may be another topic a moment later
+        self._asked[leader_id, line] = asyncio.create_task(self._ask(leader_id, line, asked, wanted, wanted_bytes))
 
     async def _ask(
-        self, leader_id: int, line: Line, asked: dict[TopicPartition, tuple[PartitionPosition, int]], most_bytes: int
-    ) -> None:
-        wanted = [self._wanted(place) for place, _ in asked.values()]
+        self, leader_id: int, line: Line, asked: dict[TopicPartition, tuple[PartitionPosition, int]],
+        wanted: list[Wanted], most_bytes: int,
+    ) -> None:  # fmt: skip
         limits = self._limits._replace(fetch_bytes=most_bytes)
         self._counters.fetches += 1
         try:
@@ -148,7 +159,7 @@ class Fetcher:
             for one, data in answer:
                 place, epoch = asked[TopicPartition(one.topic, one.partition)]
                 if place.epoch == epoch and self.positions.get(place.topic_partition) is place:
-                    self._take(place, epoch, data)
+                    self._take(place, epoch, data, one)
         except ClientError as error:
             self._is_away(leader_id, error)
             for place, _ in asked.values():
@@ -160,22 +171,23 @@ class Fetcher:
             self.wake()
 
     def _wanted(self, place: PartitionPosition) -> Wanted:
+        """Its leader is known, and so is its topic."""
         topic, index = place.topic_partition
-        known = self._cluster.known_topic(topic)
-        epoch = -1 if known is None or index >= len(known.partitions) else known.partitions[index].leader_epoch
-        return Wanted(topic, index, place.fetch_offset, epoch)
+        known = self._cluster.last_known(topic)
+        assert known is not None
+        place.topic_id = known.topic_id
+        return Wanted(topic, known.topic_id, index, place.fetch_offset, known.partitions[index].leader_epoch)
 
-    def _take(self, place: PartitionPosition, epoch: int, data: FetchedData | ServerError) -> None:
+    def _take(self, place: PartitionPosition, epoch: int, data: FetchedData | ServerError, asked: Wanted) -> None:
         if isinstance(data, ServerError):
             if data.code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 # What was fetched before it is handed out first.
                 if not place.fetched and place.held_bytes == 0:
-                    logger.info("%s: offset %d is not there any more", place.topic_partition, place.fetch_offset)
-                    place.lose_offset()
+                    self._lose_offset(place, f"offset {place.fetch_offset} is not there any more")
                 else:
                     place.resting_until = self._loop.time() + self._cluster.options.retry_pause_ms / 1000
                 self._told.news()
-            else:
+            elif not data.is_retriable or not has_moved(self._cluster, asked):
                 self._fail(place, data)
             return
         place.trouble = None

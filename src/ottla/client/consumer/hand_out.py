@@ -7,44 +7,30 @@ so a generator that nobody takes up again owes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from ottla.client.consumer.fetched_data import Fetched, Sound
 from ottla.client.consumer.partition_position import Entry
 from ottla.client.errors import ClientError, DeserializationFailed
 from ottla.client.message import DecodedMessage, DecodedRecord, Message
+from ottla.client.serde.binding import Deserializers
 from ottla.records.codec import Record
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 T = TypeVar("T")
-Deserializer: TypeAlias = Callable[[bytes], Any]
 
 
-class Deserializers(NamedTuple):
-    """What makes objects of bytes; a key or value that is None stays None."""
-
-    key: Deserializer | None = None
-    value: Deserializer | None = None
-
-    @property
-    def are_none(self) -> bool:
-        return self.key is None and self.value is None
-
-    def decode(self, topic: str, partition: int, record: Record) -> DecodedRecord:
-        part = "key"
-        try:
-            key: Any = record.key
-            if self.key is not None and key is not None:
-                key = self.key(key)
-            part = "value"
-            value: Any = record.value
-            if self.value is not None and value is not None:
-                value = self.value(value)
-        except Exception as error:
-            raise DeserializationFailed(topic, partition, record, part, error) from error
-        return DecodedRecord(record, key, value)
+def decode(deserializers: Deserializers, topic: str, partition: int, record: Record) -> DecodedRecord:
+    part = "key"
+    try:
+        key = deserializers.key(topic, record.key)
+        part = "value"
+        value = deserializers.value(topic, record.value)
+    except Exception as error:
+        raise DeserializationFailed(topic, partition, record, part, error) from error
+    return DecodedRecord(record, key, value)
 
 
 class HandOut:
@@ -82,7 +68,7 @@ def hand_out_messages(out: HandOut) -> Iterator[Message]:
                 yield Message(topic, partition, record)
             else:
                 place.position = offset
-                message = DecodedMessage(topic, partition, deserializers.decode(topic, partition, record))
+                message = DecodedMessage(topic, partition, decode(deserializers, topic, partition, record))
                 place.position = offset + 1
                 yield message
             if out.is_interrupted:
@@ -142,7 +128,7 @@ def _fetched(out: HandOut, entry: Entry) -> tuple[Fetched, ClientError | None]:
         records = []
         for record in sound.records:
             try:
-                records.append(out.deserializers.decode(data.topic, data.partition, record))
+                records.append(decode(out.deserializers, data.topic, data.partition, record))
             except DeserializationFailed as failed:
                 next_offset, error, entry.is_damaged = record.offset, failed, False
                 break

@@ -6,14 +6,15 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
 
+from ottla.client.checks import why_no_topic
 from ottla.client.consumer.fetch import FetchLimits
-from ottla.client.consumer.hand_out import Deserializer, Deserializers
 from ottla.client.group.assignors import ASSIGNORS
 from ottla.client.group.machine import Change, MemberSettings
 from ottla.client.group.offsets import TopicPartition
 from ottla.client.group.subscription import Subscription
 from ottla.client.network.cluster import ClientOptions
 from ottla.client.offsets import Isolation, Position
+from ottla.client.serde.binding import Deserializer, Deserializers
 
 GuaranteeName: TypeAlias = Literal["at-most-once", "at-least-once", "exactly-once"]
 GroupProtocol: TypeAlias = Literal["classic", "consumer"]
@@ -89,6 +90,18 @@ def told_of(listeners: Listeners, change: Change) -> Iterator[tuple[Told, list[T
             yield told, sorted(partitions)
 
 
+LEAST = {
+    "session_timeout_ms": 1,
+    "heartbeat_ms": 1,
+    "max_poll_interval_ms": 1,
+    "auto_commit_ms": 1,
+    "partition_bytes": 0,
+    "fetch_bytes": 0,
+    "fetch_wait_ms": 0,
+    "buffer_bytes": 0,
+}
+
+
 def check_choices(delivery: str, group_protocol: str, assignors: Sequence[str]) -> None:
     if delivery not in GUARANTEES:
         raise ValueError(f"delivery is one of {', '.join(GUARANTEES)}, not {delivery!r}")
@@ -107,4 +120,8 @@ def read_subscription(topics: str | Sequence[str] | None, pattern: str | re.Patt
         return Subscription(pattern=re.compile(pattern))
     if topics is None:
         return None
-    return Subscription(frozenset([topics] if isinstance(topics, str) else topics))
+    names = frozenset([topics] if isinstance(topics, str) else topics)
+    for reason in map(why_no_topic, names):
+        if reason:
+            raise ValueError(reason)
+    return Subscription(names)

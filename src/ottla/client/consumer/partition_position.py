@@ -58,11 +58,13 @@ class PartitionPosition:
     __slots__ = (
         "_asked_epoch", "_in_hand", "began", "committed", "epoch", "fetch_offset", "fetched", "finished",
         "high_watermark", "is_paused", "out_turn", "pause_seconds", "position", "resting_until", "status",
-        "topic_partition", "trouble", "trouble_since", "turn",
+        "topic_id", "topic_partition", "trouble", "trouble_since", "turn",
     )  # fmt: skip
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
+        self.topic_id: bytes | None = None
+        """Of the topic that its offsets are of, once it was asked for records."""
         self.status = Status.UNLOCATED
         self.epoch = 0
         """Grows when it goes on from elsewhere: what was asked for before is stale then."""
@@ -90,8 +92,9 @@ class PartitionPosition:
     @property
     def held_bytes(self) -> int:
         """What was fetched and is not handed out yet, or not settled."""
-        held = sum(data.size_bytes for data in self.fetched)
-        return held if self._in_hand is None else held + self._in_hand.data.size_bytes
+        in_hand = self._in_hand
+        held = sum(data.size_bytes for data in list(self.fetched))
+        return held if in_hand is None else held + in_hand.data.size_bytes
 
     @property
     def to_commit(self) -> int | None:
@@ -118,6 +121,7 @@ class PartitionPosition:
 
     def lose_offset(self) -> None:
         """The broker has not what comes next."""
+        self.topic_id = None
         self._go(Event.NOT_THERE, NOWHERE)
 
     def _go(self, event: Event, offset: int) -> None:

@@ -9,17 +9,21 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self, TypedDict
 
-from ottla.client.consumer.fetch import FetchLimits, Wanted, fetch
+from ottla.client.checks import check_numbers, why_no_topic
+from ottla.client.consumer.fetch import FetchLimits, Wanted, fetch, has_moved
 from ottla.client.consumer.fetched_data import Fetched, FetchedData
+from ottla.client.consumer.growth_order import GrowthOrder
 from ottla.client.errors import ClientError, ServerError, TopicRecreated
 from ottla.client.network.cluster import ClientOptions, Cluster
 from ottla.client.network.retry import Patience
-from ottla.client.offsets import EARLIEST, LATEST, Isolation, Position, find_offsets
+from ottla.client.offsets import EARLIEST, LATEST, Isolation, Position, check_position, find_offsets
 from ottla.wire.errors import ErrorCode
 
 DEFAULT_WAIT_MS = 500
 DEFAULT_FETCH_BYTES = FetchLimits().fetch_bytes
 DEFAULT_PARTITION_BYTES = FetchLimits().partition_bytes
+LEAST = {"partition_bytes": 0, "fetch_bytes": 0}
+HELD_SECONDS = 0.05  # before it is looked again whether a partition may be read
 
 
 @dataclass
@@ -35,6 +39,10 @@ class _Place:
     def is_done(self) -> bool:
         return self.end_offset is not None and self.offset >= self.end_offset
 
+    @property
+    def is_given_out(self) -> bool:
+        return self.is_done and self.given_offset >= self.offset
+
 
 class ReaderOptions(TypedDict, total=False):
     """The options of a Reader, for faces that pass them on."""
@@ -45,6 +53,7 @@ class ReaderOptions(TypedDict, total=False):
     reset: Position | None
     partition_bytes: int
     fetch_bytes: int
+    in_order: bool
     options: ClientOptions
 
 
@@ -54,15 +63,22 @@ class Reader:
     `start` and `end` are positions: an offset, EARLIEST, LATEST or AtTime. They are looked up when reading begins;
     an end of LATEST is the end as it is then, and without an end reading goes on for ever. A leader that changes is
     followed, and a cluster that cannot be reached is waited for, `retry_timeout_ms` long.
-    `reset` is where to go on when an offset is not there any more; without it that is an error.
+    `reset` is where to go on when an offset is not there any more; without it that is an error. `in_order`: where the
+    topic has grown in order, what was written before a partition was added is given out before what is in that.
     """
 
     def __init__(
         self, bootstrap: str | Sequence[str], topic: str, partitions: Sequence[int] | None = None, *,
         start: Position = EARLIEST, end: Position | None = None, isolation: Isolation = Isolation.READ_COMMITTED,
         reset: Position | None = None, partition_bytes: int = DEFAULT_PARTITION_BYTES,
-        fetch_bytes: int = DEFAULT_FETCH_BYTES, options: ClientOptions = ClientOptions(),  # noqa: B008 - immutable
+        fetch_bytes: int = DEFAULT_FETCH_BYTES, in_order: bool = False,
+        options: ClientOptions = ClientOptions(),  # noqa: B008 - immutable
     ) -> None:  # fmt: skip
+        check_numbers(locals(), LEAST)
+        for position in (start, end, reset):
+            check_position(position)
+        if reason := why_no_topic(topic):
+            raise ValueError(reason)
         self.topic = topic
         self.topic_id: bytes | None = None
         """Known when reading has begun. A topic that gets another one under the reader's hands is TopicRecreated."""
@@ -73,6 +89,8 @@ class Reader:
         self._isolation = isolation
         self._reset = reset
         self._limits = FetchLimits(partition_bytes, fetch_bytes)
+        self._growth_order = GrowthOrder(self._cluster, topic) if in_order else None
+        self._held: set[int] = set()
         self._places: dict[int, _Place] | None = None
         self._asked: dict[asyncio.Task[list[tuple[Wanted, FetchedData | ServerError]]], list[int]] = {}
         self._trouble: ClientError | None = None
@@ -82,11 +100,7 @@ class Reader:
 
     async def open(self) -> Self:
         """Connects; `with` does the same."""
-        try:
-            await self._cluster.open()
-        except BaseException:
-            await self._cluster.close()
-            raise
+        await self._cluster.open()
         return self
 
     async def __aenter__(self) -> Self:
@@ -178,7 +192,10 @@ class Reader:
             await self._recover(places)
             await self._try_asking(places, max(math.ceil((deadline - loop.time()) * 1000), 0))
             if not self._asked:
-                return []
+                if not self._held or loop.time() >= deadline:
+                    return []
+                await asyncio.sleep(HELD_SECONDS)  # all else was given out, or others are to come
+                continue
             done, _ = await asyncio.wait(self._asked, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 del self._asked[task]
@@ -217,12 +234,18 @@ class Reader:
     async def _ask_leaders(self, places: dict[int, _Place], wait_ms: int) -> None:
         """Each leader is asked for those partitions that nobody is asked for yet."""
         asked = {index for indexes in self._asked.values() for index in indexes}
+        if self._growth_order is not None:
+            self._held = await self._growth_order.held(
+                {index: place.given_offset for index, place in places.items() if not place.is_given_out}
+            )
+            asked |= self._held
         by_leader: defaultdict[int, list[Wanted]] = defaultdict(list)
         for index, place in places.items():
             if index not in asked and not place.is_done:
                 partition = await self._cluster.partition(self.topic, index)
                 self._check_topic()
-                wanted = Wanted(self.topic, index, place.offset, partition.leader_epoch)
+                assert self.topic_id is not None
+                wanted = Wanted(self.topic, self.topic_id, index, place.offset, partition.leader_epoch)
                 by_leader[partition.leader_id].append(wanted)
         for leader_id, all_wanted in by_leader.items():
             asking = fetch(
@@ -243,7 +266,8 @@ class Reader:
         for wanted, data in answer:
             place = places[wanted.partition]
             if isinstance(data, ServerError):
-                self._trouble = data
+                if not data.is_retriable or not has_moved(self._cluster, wanted):
+                    self._trouble = data
             elif data.size_bytes and wanted.offset == place.offset:
                 place.offset = data.next_offset
                 if place.end_offset is not None:

@@ -78,9 +78,7 @@ async def count_visible(
 
 async def _ask(cluster: Cluster, leader_id: int, asked: Iterable[_Counting]) -> None:
     countings = {one.place: one for one in asked}
-    wanted = [
-        Wanted(*place, one.offset, (await cluster.partition(*place)).leader_epoch) for place, one in countings.items()
-    ]
+    wanted = [await _wanted(cluster, one) for one in countings.values()]
     answer = await fetch(cluster, leader_id, wanted, isolation=Isolation.READ_COMMITTED, limits=_LIMITS, wait_ms=0)
     moved = False
     trouble: ServerError | None = None
@@ -101,6 +99,12 @@ async def _ask(cluster: Cluster, leader_id: int, asked: Iterable[_Counting]) -> 
         # An answer has room for one batch at least, so there is none: compaction has removed all up to the end.
         for counting in countings.values():
             counting.move_to(counting.end_offset)
+
+
+async def _wanted(cluster: Cluster, one: _Counting) -> Wanted:
+    topic, index = one.place
+    partition = await cluster.partition(topic, index)
+    return Wanted(topic, (await cluster.topic(topic)).topic_id, index, one.offset, partition.leader_epoch)
 
 
 async def _skip_what_is_gone(cluster: Cluster, counting: _Counting) -> None:

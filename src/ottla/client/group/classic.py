@@ -12,14 +12,12 @@ from ottla.client.group.machine import (
     Applied,
     Change,
     Effect,
-    ErrorTold,
     HeartbeatAnswered,
     HeartbeatDue,
     HeartbeatFailed,
     MemberMachine,
     MemberSettings,
     NextHeartbeat,
-    Polled,
     RequestFailed,
     Retry,
     RetryDue,
@@ -32,7 +30,7 @@ from ottla.client.group.machine import (
     Synced,
     Table,
     TopicsChanged,
-    with_closing,
+    whole_table,
 )
 from ottla.client.group.offsets import Membership
 from ottla.wire.errors import ErrorCode
@@ -53,6 +51,8 @@ class ClassicMachine(MemberMachine):
         self._is_rebalance_wanted = False
         self._is_beating = False
         """A heartbeat is on its way: while a broker is away, they do not pile up."""
+        self._is_known = False
+        """The coordinator still has this member, in another generation: under another id it would wait for this one."""
         self._is_cooperative = all(ASSIGNORS[name].is_cooperative for name in settings.assignors)
 
     @property
@@ -79,7 +79,9 @@ class ClassicMachine(MemberMachine):
             self._offer(Change(revoked=self.owned))
 
     def _begin_anew(self) -> None:
-        self.member_id = ""
+        if not self._is_known:
+            self.member_id = ""
+        self._is_known = False
         self.generation = NO_GENERATION
         self._begin_round()
 
@@ -118,6 +120,7 @@ class ClassicMachine(MemberMachine):
         if not code:
             return True
         if code in _UNKNOWN:
+            self._is_known = code == ErrorCode.ILLEGAL_GENERATION
             self._lose()
         elif code == ErrorCode.REBALANCE_IN_PROGRESS:
             self._join()
@@ -180,6 +183,7 @@ class ClassicMachine(MemberMachine):
         if event.generation != self.generation or not event.code:
             return
         if event.code in _UNKNOWN:
+            self._is_known = event.code == ErrorCode.ILLEGAL_GENERATION
             self._lose()
         elif event.code == ErrorCode.REBALANCE_IN_PROGRESS:
             if self.state is not State.REVOKING:  # that joins anyhow
@@ -189,7 +193,7 @@ class ClassicMachine(MemberMachine):
             if not error.is_retriable:
                 self._fail(error, is_permanent=error.code == ErrorCode.FENCED_INSTANCE_ID)
 
-    TABLE: ClassVar[Table] = with_closing({
+    TABLE: ClassVar[Table] = whole_table({
         (State.IDLE, Start): _start,
         (State.REVOKING, Applied): _revoked_all,
         (State.REVOKING, HeartbeatDue): _beat,
@@ -208,7 +212,4 @@ class ClassicMachine(MemberMachine):
         (State.STABLE, TopicsChanged): _want_rebalance,
         (State.STABLE, HeartbeatDue): _beat,
         (State.STABLE, HeartbeatAnswered): _beaten,
-        (State.LOSING, Applied): MemberMachine._go_on_losing,
-        (State.AWAY, Polled): MemberMachine._come_back,
-        (State.FAILED, ErrorTold): MemberMachine._try_again,
     })  # fmt: skip

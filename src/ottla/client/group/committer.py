@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
@@ -15,6 +16,7 @@ from ottla.client.group.coordinator import Coordinator
 from ottla.client.group.offsets import Membership, Offset, TopicPartition
 from ottla.client.log import logger
 from ottla.client.network.retry import Patience
+from ottla.wire.uuids import ZERO_UUID
 
 
 class CommitsAs(Protocol):
@@ -25,6 +27,8 @@ class CommitsAs(Protocol):
 
     @property
     def is_rejoining(self) -> bool: ...
+
+    def may_commit(self, one: TopicPartition) -> bool: ...
 
 
 class Committer:
@@ -79,7 +83,7 @@ class Committer:
         while to_send := commit.to_send(self._positions):
             sent_as = self._as.membership
             try:
-                codes = await ask_to_commit(coordinator, sent_as, to_send)
+                codes = await ask_to_commit(coordinator, sent_as, to_send, self._topic_ids(to_send))
             except ClientError as error:
                 if not error.is_retriable or not await patience.pause():
                     raise
@@ -91,13 +95,21 @@ class Committer:
         if commit.error is not None:
             raise commit.error
 
+    def _topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[str, bytes]:
+        """Of the topics that the offsets are of; none of a topic of which partitions differ, or are not known to be."""
+        found: defaultdict[str, set[bytes]] = defaultdict(set)
+        for one in partitions:
+            place = self._positions.get(one)
+            found[one.topic].add(ZERO_UUID if place is None or place.topic_id is None else place.topic_id)
+        return {topic: next(iter(ids)) for topic, ids in found.items() if len(ids) == 1 and ZERO_UUID not in ids}
+
     async def commit_finished(self, partitions: Iterable[TopicPartition], *, is_patient: bool = True) -> None:
         """All that is finished and not committed yet."""
         offsets = {}
         for one in partitions:
             place = self._positions.get(one)
             offset = None if place is None else place.to_commit
-            if offset is not None:
+            if offset is not None and self._as.may_commit(one):
                 offsets[one] = Offset(offset)
         if offsets:
             await self.commit(offsets, is_patient=is_patient)

@@ -11,13 +11,11 @@ from ottla.client.group.machine import (
     Answered,
     Applied,
     Change,
-    ErrorTold,
     FindTarget,
     HeartbeatDue,
     MemberMachine,
     MemberSettings,
     NextHeartbeat,
-    Polled,
     RequestFailed,
     Retry,
     RetryDue,
@@ -28,7 +26,7 @@ from ottla.client.group.machine import (
     Table,
     TargetFound,
     TopicsChanged,
-    with_closing,
+    whole_table,
 )
 from ottla.client.group.offsets import Membership, TopicPartition
 from ottla.wire.errors import ErrorCode
@@ -95,6 +93,10 @@ class ConsumerMachine(MemberMachine):
         if answer.error_code:
             self._refused(ServerError(answer.error_code, answer.error_message, about=f"group {self.group_id}"))
             return
+        if event.given_away:
+            # Another may have them already. Under the new epoch they could be committed all the same.
+            self._lose()
+            return
         self.state = State.STABLE
         self.epoch = answer.member_epoch
         self._interval_ms = answer.heartbeat_interval_ms
@@ -135,19 +137,25 @@ class ConsumerMachine(MemberMachine):
             self.pending = None
         self._reconcile()
 
-    def _applied(self, _: Applied) -> None:
+    def _applied(self, event: Applied) -> None:
+        if self._target is not None:
+            # While the user was told of these, the coordinator gave them to others: nobody had confirmed them.
+            self._mistaken |= event.change.assigned - self._target
+            self.owned -= self._mistaken
         self._beat_now()
         self._reconcile()
 
     def _reconcile(self) -> None:
         if self.pending is not None or self._target is None:
             return
-        if self.owned - self._target:
+        if self._mistaken:
+            self._offer(Change(lost=self._mistaken))
+        elif self.owned - self._target:
             self._offer(Change(revoked=self.owned - self._target))
         elif self._target - self.owned:
             self._offer(Change(assigned=self._target - self.owned))
 
-    TABLE: ClassVar[Table] = with_closing({
+    TABLE: ClassVar[Table] = whole_table({
         (State.IDLE, Start): _start,
         (State.JOINING, Answered): _answered,
         (State.JOINING, RequestFailed): _request_failed,
@@ -160,7 +168,4 @@ class ConsumerMachine(MemberMachine):
         (State.STABLE, TopicsChanged): _topics_changed,
         (State.STABLE, TargetFound): _found_target,
         (State.STABLE, Applied): _applied,
-        (State.LOSING, Applied): MemberMachine._go_on_losing,
-        (State.AWAY, Polled): MemberMachine._come_back,
-        (State.FAILED, ErrorTold): MemberMachine._try_again,
     })  # fmt: skip

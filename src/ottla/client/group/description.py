@@ -35,7 +35,8 @@ async def describe_group(coordinator: Coordinator, group_id: str) -> GroupDescri
 
 
 async def _describe_consumer(coordinator: Coordinator, group_id: str) -> GroupDescription | None:
-    if await coordinator.cluster.highest_version(CONSUMER_GROUP_DESCRIBE) < 0:
+    cluster = coordinator.cluster
+    if await cluster.retry(lambda: cluster.highest_version(CONSUMER_GROUP_DESCRIBE)) < 0:
         return None
     request = ConsumerGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
     answer = await coordinator.ask_patiently(

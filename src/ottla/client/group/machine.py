@@ -71,6 +71,8 @@ class Answered(NamedTuple):
 
     attempt: int
     answer: Any
+    given_away: frozenset[TopicPartition] = NOTHING
+    """What the member has taken since it asked, and so had not named, and what is another's by this answer."""
 
 
 class Synced(NamedTuple):
@@ -180,6 +182,8 @@ class MemberMachine(ABC):
         self.state = State.IDLE
         self.member_id = ""
         self.owned = NOTHING
+        self._mistaken = NOTHING
+        """What its user was told of after the coordinator had given it to others: never owned, and to be lost."""
         self.pending: Change | None = None
         self.error: ClientError | None = None
         """Why it is no member."""
@@ -215,6 +219,7 @@ class MemberMachine(ABC):
 
     def _apply(self, change: Change) -> None:
         self.owned = self.owned - change.revoked - change.lost | change.assigned
+        self._mistaken -= change.lost
         self.pending = None
         self._pending_is_taken = False
 
@@ -240,16 +245,21 @@ class MemberMachine(ABC):
         if self._pending_is_taken:
             return  # the user is being told of something else: then of this
         self.pending = None
-        if self.owned:
-            self._offer(Change(lost=self.owned))
+        if self._held:
+            self._offer(Change(lost=self._held))
         elif is_away:
             self.state = State.AWAY
         else:
             self._begin_anew()
 
+    @property
+    def _held(self) -> frozenset[TopicPartition]:
+        """What its user believes to have."""
+        return self.owned | self._mistaken
+
     def _go_on_losing(self, _: Applied) -> None:
-        if self.owned:
-            self._offer(Change(lost=self.owned))
+        if self._held:
+            self._offer(Change(lost=self._held))
         else:
             self._begin_anew()
 
@@ -278,6 +288,14 @@ class MemberMachine(ABC):
         self.pending = None
 
 
-def with_closing(rows: dict[tuple[State, type], Handler]) -> Table:
-    """A table whose every state can be closed."""
-    return rows | {(state, Closed): MemberMachine._close for state in State}
+_IN_BOTH_PROTOCOLS: dict[tuple[State, type], Handler] = {
+    (State.LOSING, Applied): MemberMachine._go_on_losing,
+    (State.AWAY, Polled): MemberMachine._come_back,
+    (State.FAILED, ErrorTold): MemberMachine._try_again,
+    **{(state, Closed): MemberMachine._close for state in State},
+}
+
+
+def whole_table(rows: dict[tuple[State, type], Handler]) -> Table:
+    """With the rows that both protocols have: who is lost, away, failed or closed does the same in either."""
+    return rows | _IN_BOTH_PROTOCOLS

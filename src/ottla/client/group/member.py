@@ -46,6 +46,8 @@ from ottla.client.network.metadata import Topic
 from ottla.client.network.retry import LONGEST_PAUSE_MS
 
 SHORTEST_WATCH_SECONDS = 1.0
+LEAST_WATCH_SECONDS = 0.05
+"""However soon what is known of topics is to be old."""
 
 
 class Member:
@@ -264,7 +266,7 @@ class Member:
         """Notice topics that come and go, and partitions that are added."""
         seen: dict[str, Topic] | None = None
         while True:
-            pause_seconds = self.cluster.options.metadata_age_ms / 1000
+            pause_seconds = max(self.cluster.options.metadata_age_ms / 1000, LEAST_WATCH_SECONDS)
             self._look_now.clear()
             try:
                 found = await self._requests.subscription.find(self.cluster)

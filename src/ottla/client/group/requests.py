@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, TypeVar
 
 from ottla.client.errors import ClientError, ServerError
 from ottla.client.group.assignors import ASSIGNORS, Assignor, by_topic
@@ -25,7 +25,6 @@ from ottla.client.group.machine import (
 from ottla.client.group.offsets import TopicPartition
 from ottla.client.group.subscription import Subscription, existing_topics
 from ottla.client.log import logger
-from ottla.client.network.cluster import Line
 from ottla.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -35,6 +34,9 @@ from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from ottla.wire.schema import Request, Response
+
+R = TypeVar("R", bound=Response)
 
 PROTOCOL_TYPE = "consumer"
 LEAVE_EPOCH = -1
@@ -104,8 +106,13 @@ class ClassicRequests(Requests):
                 for assignor in self._assignors
             ],
         )
-        return await self._coordinator.ask(
-            request, JoinGroupResponse, wait_ms=settings.max_poll_interval_ms, line=Line.JOINING
+        return await self._park(request, JoinGroupResponse)
+
+    async def _park(self, request: Request, answer: type[R]) -> R:
+        """What is answered when all members have come, which has as much time as each of them has."""
+        settings = self._machine.settings
+        return await self._coordinator.ask_to_park(
+            request, answer, wait_ms=settings.max_poll_interval_ms, look_every_ms=settings.heartbeat_ms
         )
 
     @property
@@ -126,9 +133,7 @@ class ClassicRequests(Requests):
             protocol_name=joined.protocol_name,
             assignments=assignments,
         )
-        answer = await self._coordinator.ask(
-            request, SyncGroupResponse, wait_ms=machine.settings.max_poll_interval_ms, line=Line.JOINING
-        )
+        answer = await self._park(request, SyncGroupResponse)
         target = frozenset() if answer.error_code else frozenset(read_assignment(answer.assignment))
         return Synced(effect.attempt, answer.error_code, target)
 
@@ -192,9 +197,20 @@ class ConsumerRequests(Requests):
         request, owned = self._heartbeat(topics, is_full=effect.is_full)
         self._has_joined = True
         answer = await self._coordinator.ask(request, ConsumerGroupHeartbeatResponse)
-        if not answer.error_code:
-            self._told_topics, self._told_owned = topics, owned
-        return Answered(effect.attempt, answer)
+        if answer.error_code:
+            return Answered(effect.attempt, answer)
+        self._told_topics, self._told_owned = topics, owned
+        given_away = self._given_away(owned, answer) if request.topic_partitions is not None else frozenset()
+        return Answered(effect.attempt, answer, given_away)
+
+    def _given_away(
+        self, named: frozenset[TopicPartition], answer: ConsumerGroupHeartbeatResponse
+    ) -> frozenset[TopicPartition]:
+        """What is named is taken from a member only when it has given it up; all else may be another's at once."""
+        if answer.assignment is None:
+            return frozenset()
+        rows = answer.assignment.topic_partitions
+        return self._machine.owned - named - self._places(rows)
 
     def _heartbeat(
         self, topics: frozenset[str], *, is_full: bool
@@ -231,9 +247,16 @@ class ConsumerRequests(Requests):
                 await self._find_topics()
             except ClientError as error:
                 logger.info("group %s: the topics could not be asked for: %s", self._machine.group_id, error)
-        known = [row for row in rows if row.topic_id in self._ids]
-        target = frozenset(TopicPartition(self._ids[row.topic_id], index) for row in known for index in row.partitions)
-        return TargetFound(target), len(known) == len(rows)
+        return TargetFound(self._places(rows)), all(row.topic_id in self._ids for row in rows)
+
+    def _places(self, rows: list[TopicPartitions]) -> frozenset[TopicPartition]:
+        """Of the topics that are known."""
+        return frozenset(
+            TopicPartition(self._ids[row.topic_id], index)
+            for row in rows
+            if row.topic_id in self._ids
+            for index in row.partitions
+        )
 
     async def leave(self, *, is_closing: bool) -> None:
         if not self._has_joined:

@@ -20,8 +20,9 @@ from ottla.client.errors import (
 from ottla.client.network.address import Address
 from ottla.client.network.frame_receiver import FrameReceiver
 from ottla.client.network.outgoing import Outgoing
-from ottla.wire.apis import API_VERSIONS, PRODUCE, Api
+from ottla.wire.apis import API_VERSIONS, EXPAND_IN_ORDER, PRODUCE, Api
 from ottla.wire.errors import ErrorCode
+from ottla.wire.features import GROWTH_FEATURE
 from ottla.wire.frames import decode_response, encode_request
 from ottla.wire.header import read_correlation_id
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -29,6 +30,7 @@ from ottla.wire.parts import Buffer
 from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.schema import Request, Response
 from ottla.wire.versions import Versions
+from ottla.wire.writer import VersionTooLow
 
 R = TypeVar("R", bound=Response)
 
@@ -46,6 +48,8 @@ class _Pending(NamedTuple):
     api: Api
     version: int
     answer: asyncio.Future[Response]
+    due: float
+    """When it may be expected: from then on the broker is late."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -75,6 +79,11 @@ class Connection(asyncio.BufferedProtocol):
     def is_open(self) -> bool:
         return self._ended is None and self._transport is not None
 
+    @property
+    def late_seconds(self) -> float:
+        """For how long the broker owes an answer. Answers come in order, so the oldest tells."""
+        return max(self._loop.time() - self._pending[0].due, 0.0) if self._pending else 0.0
+
     def version_of(self, api: Api, at_most: int | None = None) -> int:
         """The highest version that both sides have."""
         theirs = self._versions.get(api.key)
@@ -88,9 +97,14 @@ class Connection(asyncio.BufferedProtocol):
             )
         return highest
 
-    async def ask(self, request: Request, answer: type[R], *, timeout_ms: int, at_most: int | None = None) -> R:
-        """The answer to a request, in the highest version that both sides have, or `at_most` that one."""
-        return await self._ask(request, answer, self.version_of(request.api, at_most), timeout_ms)
+    async def ask(
+        self, request: Request, answer: type[R], *, timeout_ms: int, at_most: int | None = None, wait_ms: int = 0
+    ) -> R:
+        """The answer to a request, in the highest version that both sides have, or `at_most` that one.
+
+        `wait_ms` is what the request itself allows the broker to wait; within `timeout_ms` more it has to answer.
+        """
+        return await self._ask(request, answer, self.version_of(request.api, at_most), timeout_ms, wait_ms)
 
     async def tell(self, request: Request, *, timeout_ms: int, at_most: int | None = None) -> None:
         """Send what is never answered: Produce without acknowledgement."""
@@ -99,7 +113,9 @@ class Connection(asyncio.BufferedProtocol):
             async with asyncio.timeout(None) as limit:
                 await self._send_in_turn(request, version, limit, timeout_ms)
         except TimeoutError:
-            raise self._too_late(request.api, timeout_ms) from None
+            error = self._too_late(request.api, timeout_ms)
+            self._end(error)  # it takes nothing any more: another connection may
+            raise error from None
 
     async def negotiate(self, timeout_ms: int) -> None:
         """Learn which versions the broker has."""
@@ -112,6 +128,8 @@ class Connection(asyncio.BufferedProtocol):
         raise_for(answer.error_code, about=str(self.address))
         self._versions = {row.api_key: Versions(row.min_version, row.max_version) for row in answer.api_keys}
         self.features = {row.name: row.max_version_level for row in answer.finalized_features}
+        if GROWTH_FEATURE in self.features:
+            self._versions[EXPAND_IN_ORDER.key] = Versions(EXPAND_IN_ORDER.least, EXPAND_IN_ORDER.highest)
 
     async def close(self, timeout_ms: int = 5_000) -> None:
         """What was sent without asking for an answer still goes out, if the broker takes it in time."""
@@ -129,6 +147,10 @@ class Connection(asyncio.BufferedProtocol):
         assert self._transport is not None
         self._transport.abort()
 
+    def give_up(self, reason: ClientError) -> None:
+        """Nobody waits for its answers any longer: whoever does is told why."""
+        self._end(reason)
+
     def begin_to_close(self) -> None:
         if self._transport is not None:
             self._outgoing.pour(self._transport)
@@ -137,12 +159,12 @@ class Connection(asyncio.BufferedProtocol):
 
     # What the caller's side does.
 
-    async def _ask(self, request: Request, answer: type[R], version: int, timeout_ms: int) -> R:
+    async def _ask(self, request: Request, answer: type[R], version: int, timeout_ms: int, wait_ms: int = 0) -> R:
         try:
             async with self._slots, asyncio.timeout(None) as limit:
-                response = await (await self._send_in_turn(request, version, limit, timeout_ms))
+                response = await (await self._send_in_turn(request, version, limit, timeout_ms, wait_ms))
         except TimeoutError:
-            error = self._too_late(request.api, timeout_ms)
+            error = self._too_late(request.api, timeout_ms + wait_ms)
             # Answers come in order: behind one that does not come, none will.
             self._end(error)
             raise error from None
@@ -151,15 +173,15 @@ class Connection(asyncio.BufferedProtocol):
         return response
 
     async def _send_in_turn(
-        self, request: Request, version: int, limit: asyncio.Timeout, timeout_ms: int
+        self, request: Request, version: int, limit: asyncio.Timeout, timeout_ms: int, wait_ms: int = 0
     ) -> asyncio.Future[Response]:
         """Requests go out in the order in which they were given, also when they have to wait."""
         async with self._turn:
             await self._unmuted()
             # The time that a broker asks for is not part of the time that it has to answer.
-            limit.reschedule(self._loop.time() + timeout_ms / 1000)
+            limit.reschedule(self._loop.time() + (wait_ms + timeout_ms) / 1000)
             await self._may_send()
-            return self._send(request, version)
+            return self._send(request, version, wait_ms)
 
     async def _unmuted(self) -> None:
         while self.is_open and (muted_seconds := self._muted_until - self._loop.time()) > 0:
@@ -171,13 +193,19 @@ class Connection(asyncio.BufferedProtocol):
             # An error of its own for each who asks: tracebacks are not to be shared.
             raise ConnectionLost(str(self._ended))
 
-    def _send(self, request: Request, version: int) -> asyncio.Future[Response]:
+    def _send(self, request: Request, version: int, wait_ms: int) -> asyncio.Future[Response]:
         assert self._transport is not None
         self._correlation_id = (self._correlation_id + 1) & _LARGEST_CORRELATION_ID
-        parts = encode_request(self._correlation_id, self._client_id, request, version)
+        try:
+            parts = encode_request(self._correlation_id, self._client_id, request, version)
+        except VersionTooLow as error:
+            raise UnsupportedByBroker(
+                f"{self.address}: the broker's version cannot say what is asked for: {error}"
+            ) from error
         future: asyncio.Future[Response] = self._loop.create_future()
         if request.api is not PRODUCE or getattr(request, "acks", None) != 0:
-            self._pending.append(_Pending(self._correlation_id, request.api, version, future))
+            due = self._loop.time() + wait_ms / 1000
+            self._pending.append(_Pending(self._correlation_id, request.api, version, future, due))
         self._outgoing.put(cast(list[Buffer], parts))
         self._pump()
         return future
@@ -209,7 +237,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
         for pending in self._pending:
             if not pending.answer.done():
-                pending.answer.set_exception(type(reason)(str(reason)))
+                pending.answer.set_exception(reason.again())
         self._pending.clear()
 
     # What the event loop calls.

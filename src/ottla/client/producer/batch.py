@@ -9,8 +9,8 @@ from ottla.client.errors import ClientError
 from ottla.client.producer.buffer_pool import BufferPool
 from ottla.client.producer.chunk import Chunk, Headers, Indexes, Piece, pick, pick_bytes
 from ottla.client.producer.delivery import Delivery, Outcome
-from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
-from ottla.records.build import build_batch
+from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, Buffer, CorruptBatch
+from ottla.records.build import build_batch, copy_batch
 from ottla.records.codec import Column
 
 if TYPE_CHECKING:
@@ -39,13 +39,15 @@ class Batch:
     """Takes records until it is numbered: from then on it is the same, however often it is sent."""
 
     __slots__ = (
-        "deadline", "encoded", "headers", "identity", "keys", "may_be_written", "outcome", "pieces", "queue",
-        "sequence", "size_bytes", "timestamps", "trouble", "values",
+        "copied", "deadline", "encoded", "headers", "identity", "keys", "may_be_written", "outcome", "pieces", "queue",
+        "sequence", "size_bytes", "timestamps", "trouble", "values", "whole_may_be_written",
     )  # fmt: skip
 
     def __init__(self, queue: PartitionQueue, deadline: float) -> None:
         self.queue = queue
         self.deadline = deadline
+        self.copied: Buffer | None = None
+        """A whole batch, in place of the columns."""
         self.values: Column = []
         self.keys: Column | None = None
         self.headers: list[Headers] | None = None
@@ -59,6 +61,8 @@ class Batch:
         """Why the last attempt failed."""
         self.may_be_written = False
         """Whether an attempt under its present numbers ended without anybody knowing what became of it."""
+        self.whole_may_be_written = False
+        """Whether that is so of a larger one that it is a part of."""
         self.outcome: Outcome | None = None
 
     @property
@@ -68,7 +72,7 @@ class Batch:
     @property
     def is_sealed(self) -> bool:
         """Whether it takes no more records."""
-        return self.encoded is not None or self.sequence != NO_SEQUENCE
+        return self.encoded is not None or self.sequence != NO_SEQUENCE or self.copied is not None
 
     def add(self, chunk: Chunk, indexes: Indexes, size_bytes: int) -> None:
         start = len(self.values)
@@ -82,6 +86,15 @@ class Batch:
             self._extend(values, timestamps, keys, headers)
         self.size_bytes += size_bytes
         piece = Piece(chunk, indexes, self, start)
+        self.pieces.append(piece)
+        chunk.pieces.append(piece)
+
+    def copy(self, chunk: Chunk) -> None:
+        """Take a whole batch, and nothing else."""
+        assert chunk.copied is not None
+        self.copied = chunk.copied.batch
+        self.size_bytes = chunk.size_bytes
+        piece = Piece(chunk, range(chunk.count), self, 0)
         self.pieces.append(piece)
         chunk.pieces.append(piece)
 
@@ -106,7 +119,15 @@ class Batch:
         self.encoded = None
 
     def encode(self, encoding: Encoding, pool: BufferPool) -> bytearray:
-        if self.encoded is None:
+        if self.encoded is None and self.copied is not None:
+            self.encoded = copy_batch(
+                self.copied,
+                producer_id=self.identity.producer_id,
+                producer_epoch=self.identity.epoch,
+                base_sequence=self.sequence,
+                is_transactional=encoding.is_transactional,
+            )
+        elif self.encoded is None:
             one_time = isinstance(self.timestamps, int)
             memory = pool.take()
             self.encoded = build_batch(
@@ -129,10 +150,11 @@ class Batch:
 
     def halves(self) -> tuple[Batch, Batch]:
         """Two of about the same size that take its place, its pieces cut where it is cut."""
+        self._decode()
         middle = self.count // 2
         first, second = Batch(self.queue, self.deadline), Batch(self.queue, self.deadline)
         for piece in self.pieces:
-            piece.chunk.pieces.remove(piece)
+            piece.chunk.let_go_of(piece)
             cut = min(max(middle - piece.start, 0), len(piece.indexes))
             for half, indexes in ((first, piece.indexes[:cut]), (second, piece.indexes[cut:])):
                 if indexes:
@@ -143,10 +165,11 @@ class Batch:
 
     def without(self, positions: Iterable[int]) -> tuple[Batch, Batch]:
         """Two that take its place: of the records at these positions, and of the others."""
+        self._decode()
         chosen = set(positions)
         taken, left = Batch(self.queue, self.deadline), Batch(self.queue, self.deadline)
         for piece in self.pieces:
-            piece.chunk.pieces.remove(piece)
+            piece.chunk.let_go_of(piece)
             by_part: tuple[list[int], list[int]] = ([], [])
             for position, index in enumerate(piece.indexes, piece.start):
                 by_part[position not in chosen].append(index)
@@ -157,11 +180,25 @@ class Batch:
         left.size_bytes = self.size_bytes - taken.size_bytes
         return taken, left
 
+    @property
+    def is_readable(self) -> bool:
+        """Whether it can be taken apart: a whole batch as somebody gave it may hold anything."""
+        try:
+            self._decode()
+        except CorruptBatch:
+            return False
+        return True
+
+    def _decode(self) -> None:
+        if self.copied is not None:
+            self.pieces[0].chunk.decode()
+            self.copied = None
+
     def settle(self, outcome: Outcome) -> None:
         """It is decided. Those who gave the records are told."""
         self.outcome = outcome
         self.values = []
-        self.keys = self.headers = self.encoded = None
+        self.keys = self.headers = self.encoded = self.copied = None
         self.timestamps = 0
         for piece in self.pieces:
             piece.chunk.settle(piece.indexes)

@@ -42,6 +42,8 @@ class Buffer:
         self.used_bytes = 0
         self.notify: Callable[[], None] | None = None
         """Tells the sender that there is something to do; None while there is no sender."""
+        self.sender_thread = 0
+        """Where the sender runs, once there is one."""
         self.refusal: Exception | None = None
         """Why nothing is taken at the moment."""
         self._closed: deque[Chunk] = deque()
@@ -79,7 +81,8 @@ class Buffer:
             if chunk is None and self.has_room:
                 chunk = self.filling[topic] = Chunk(topic, self.lock, time.monotonic())
                 chunk.owner = owner
-                chunk.limit_bytes = self._chunk_bytes
+                # What is not closed is not counted: with many topics it has to be less of each.
+                chunk.limit_bytes = min(self._chunk_bytes, self.limit_bytes // (2 * len(self.filling)))
                 chunk.stamps_each = self._stamps_each
                 chunk.timestamp_ms = time.time_ns() // 1_000_000
                 self._keep(chunk)
@@ -105,6 +108,7 @@ class Buffer:
 
     def _keep(self, chunk: Chunk) -> None:
         self._alive[chunk] = None
+        chunk.sender_thread = self.sender_thread
         chunk.when_done.append(lambda: self._alive.pop(chunk, None))
 
     # For the sender.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from array import array
@@ -9,11 +10,13 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from ottla.client.errors import ClientError
 from ottla.client.producer.delivery import NO_OFFSET, Delivery
+from ottla.records.batch import Buffer, read_header
 from ottla.records.codec import Column, Rows, weigh
+from ottla.records.read import Batch as ReadBatch
 
 if TYPE_CHECKING:
     from ottla.client.producer.batch import Batch
@@ -66,6 +69,13 @@ class Piece:
         return self.start + found if found < len(indexes) and indexes[found] == index else None
 
 
+class Copied(NamedTuple):
+    """A whole batch that is sent on as it is."""
+
+    partition: int
+    batch: Buffer
+
+
 class Chunk:
     """Filled with records or given as columns, then closed, and from then on the sender's.
 
@@ -76,10 +86,10 @@ class Chunk:
     """
 
     __slots__ = (
-        "callbacks", "count", "ends", "error", "errors", "filled_bytes", "has_more", "headers", "is_closed",
+        "callbacks", "copied", "count", "ends", "error", "errors", "filled_bytes", "has_more", "headers", "is_closed",
         "is_observed", "keys", "limit_bytes", "lock", "observed", "opened_at", "owner", "partitions", "pieces",
-        "records", "size_bytes", "stamps_each", "timestamp_ms", "timestamps", "topic", "undecided", "values", "waiters",
-        "when_done",
+        "records", "sender_thread", "size_bytes", "stamps_each", "timestamp_ms", "timestamps", "topic", "undecided",
+        "values", "waiters", "when_done",
     )  # fmt: skip
 
     def __init__(self, topic: str, lock: threading.Lock, opened_at: float) -> None:
@@ -88,6 +98,8 @@ class Chunk:
         self.opened_at = opened_at
         self.owner = 0
         """The thread that fills it."""
+        self.sender_thread = 0
+        """The one that brings answers: whoever waits for one there waits for ever."""
         self.records: list[bytes | Whole | None] = []
         self.has_more = False
         """Whether a record has more than a value."""
@@ -95,6 +107,8 @@ class Chunk:
         self.limit_bytes = 0
         self.stamps_each = False
         """Whether a record without a timestamp gets the time of its own call, in place of the chunk's."""
+        self.copied: Copied | None = None
+        """What stands in place of its columns; the values are as many, and say nothing."""
         self.values: Column = []
         self.keys: Column | None = None
         self.headers: list[Headers] | None = None
@@ -151,6 +165,17 @@ class Chunk:
             self.callbacks = {index: one for index, one in enumerate(callbacks) if one is not None}
             self.observed.update(self.callbacks)
 
+    def decode(self) -> None:
+        """Columns in place of a whole batch: it has to be cut."""
+        assert self.copied is not None
+        batch = self.copied.batch
+        records = ReadBatch(read_header(batch), memoryview(batch)).records()
+        self.values = [record.value for record in records]
+        self.keys = [record.key for record in records]
+        self.headers = [record.headers for record in records]
+        self.timestamps = [record.timestamp for record in records]
+        self.copied = None
+
     def weigh(self) -> array[int]:
         if self.ends is None:
             headers = None if self.headers is None else list(map(headers_bytes, self.headers))
@@ -182,6 +207,9 @@ class Chunk:
                 fire()
             except Exception:  # a callback's mistake, or a waiter whose event loop is closed
                 _logger.exception("a callback on the delivery of a record to topic %s failed", self.topic)
+            except BaseException as error:
+                # It ends the loop, as it wants to, when the others are told: not in the middle of an answer.
+                asyncio.get_running_loop().call_soon(_raise, error)
 
     def _call_back(self, index: int) -> None:
         assert self.callbacks is not None
@@ -190,7 +218,7 @@ class Chunk:
     def _let_go(self) -> None:
         """What was sent is not kept for those who only keep the answer."""
         self.values = []
-        self.keys = self.headers = self.partitions = self.ends = None
+        self.keys = self.headers = self.partitions = self.ends = self.copied = None
         # As many as before: who comes late must find that it is.
         self.records[:] = [None] * len(self.records)
 
@@ -211,6 +239,10 @@ class Chunk:
         if not self.observed:
             return len(indexes)
         return sum(index not in self.observed for index in indexes)
+
+    def let_go_of(self, piece: Piece) -> None:
+        """Its records go to other batches. Another thread may look through the pieces: it has a list that stays."""
+        self.pieces = [one for one in self.pieces if one is not piece]
 
     def find(self, index: int) -> tuple[Batch, int] | None:
         for piece in self.pieces:
@@ -281,6 +313,10 @@ class Chunk:
                 return False
             self.when_done.append(fire)
             return True
+
+
+def _raise(error: BaseException) -> None:
+    raise error
 
 
 def headers_bytes(headers: Headers) -> int:

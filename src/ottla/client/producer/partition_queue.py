@@ -65,14 +65,28 @@ class PartitionQueue:
             self.waiting.append(last)
         last.add(chunk, indexes, size_bytes)
 
+    def add_copied(self, chunk: Chunk, deadline: float) -> None:
+        """A whole batch, behind all others."""
+        batch = Batch(self, deadline)
+        batch.copy(chunk)
+        self.waiting.append(batch)
+
     @property
     def is_idle(self) -> bool:
         return not self.waiting and not self.in_flight and not self.returned
 
+    @property
+    def next_to_expire(self) -> Batch | None:
+        """Of those in flight. Whose time is over already stays there until it is answered."""
+        return next((batch for batch in self.in_flight if batch.outcome is None), None)
+
     def may_send(self, now: float) -> bool:
         if not self.waiting or self.returned or self.resting_until > now or self.needs_identity:
             return False
-        return self.is_known or not self.in_flight or self.identity == ANONYMOUS
+        if not self.in_flight or self.identity == ANONYMOUS:
+            return True
+        # Brokers know again the last five batches of a producer: one that may be written is sent again alone.
+        return self.is_known and not any(batch.may_be_written for batch in self.in_flight)
 
     def take(self) -> Batch:
         """The next batch, numbered, which is in flight from now on."""
@@ -111,9 +125,9 @@ class PartitionQueue:
 
     def _verdict(self, batch: Batch, outcome: Outcome) -> Verdict:
         verdict = verdict_on(outcome.error)
-        if verdict is Verdict.TOO_LARGE and batch.count == 1:
+        if verdict is Verdict.TOO_LARGE and not _may_be_cut(batch):
             return Verdict.REFUSED
-        if verdict is Verdict.REFUSED and not isinstance(outcome.error, ServerError) and batch.count > 1:
+        if verdict is Verdict.REFUSED and not isinstance(outcome.error, ServerError) and _may_be_cut(batch):
             return Verdict.TOO_LARGE  # one of its records cannot be encoded: the others can without it
         if verdict is Verdict.OUT_OF_STEP:
             return self._out_of_step(batch, outcome.error)
@@ -123,14 +137,22 @@ class PartitionQueue:
         """Under other numbers; or under its own, if it only came before an older one that is still to be written."""
         if self.identity == ANONYMOUS:
             return Verdict.REFUSED
+        if batch.may_be_written and not batch.whole_may_be_written and self._is_followed(batch):
+            return Verdict.WRITTEN
         if any(_is_before(other, batch) for other in (*self.in_flight, *self.returned)):
             return Verdict.OUT_OF_STEP
         if not self._renumbers:
             return Verdict.REFUSED
         is_forgotten = isinstance(error, ServerError) and error.code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        if batch.may_be_written and is_forgotten:
-            return Verdict.GIVEN_UP  # the broker does not know the producer any more: that proves nothing
+        if batch.whole_may_be_written or (batch.may_be_written and is_forgotten):
+            # The broker has the whole under these numbers, or does not know the producer any more: that proves nothing.
+            return Verdict.GIVEN_UP
         return Verdict.OUT_OF_STEP
+
+    def _is_followed(self, batch: Batch) -> bool:
+        """Whether one behind it was written: brokers take numbers in order, so it was written, too."""
+        end = add_to_sequence(batch.sequence, batch.count)
+        return batch.identity == self.identity and (self._expected_sequence - end) & 0x7FFFFFFF < 1 << 30
 
     def _count_in(self, batch: Batch) -> None:
         self.failures = 0
@@ -148,7 +170,7 @@ class PartitionQueue:
     def _refuse(self, batch: Batch, outcome: Outcome) -> Decided:
         """The records that were the reason are refused; the others go on without them."""
         bad = [position for position in outcome.record_errors if 0 <= position < batch.count]
-        if not bad or len(bad) == batch.count or batch.may_be_written or not self._renumbers:
+        if not bad or len(bad) == batch.count or batch.may_be_written or not self._renumbers or not batch.is_readable:
             return [(batch, outcome)]
         refused, others = batch.without(bad)
         others.number(batch.identity, batch.sequence)
@@ -157,11 +179,14 @@ class PartitionQueue:
         return [(refused, outcome._replace(record_errors=errors))]
 
     def _halves(self, batch: Batch) -> tuple[Batch, Batch]:
-        """The halves have together the numbers that the batch had. No attempt of it was written: all were too large."""
+        """The halves have together the numbers that the batch had. If an attempt of it was written, when the limit was
+        another, they are out of step with it."""
         first, second = batch.halves()
         if batch.sequence != NO_SEQUENCE:
             first.number(batch.identity, batch.sequence)
             second.number(batch.identity, add_to_sequence(batch.sequence, first.count))
+        for half in (first, second):
+            half.may_be_written = half.whole_may_be_written = batch.may_be_written
         return first, second
 
     # Nothing is in flight
@@ -205,7 +230,7 @@ class PartitionQueue:
         """The broker has not what comes before the first, and will not get it."""
         for batch in numbered:
             batch.number(ANONYMOUS, NO_SEQUENCE)
-            batch.may_be_written = False
+            batch.may_be_written = batch.whole_may_be_written = False
             batch.trouble = None
         if self.identity.epoch == HIGHEST_EPOCH:
             self.needs_identity = True
@@ -258,6 +283,10 @@ class PartitionQueue:
         """Another identity for all that is to come: nothing is on its way."""
         assert self.is_idle
         self.take_identity(identity)
+
+
+def _may_be_cut(batch: Batch) -> bool:
+    return batch.count > 1 and batch.is_readable
 
 
 def _is_before(one: Batch, other: Batch) -> bool:

@@ -12,6 +12,7 @@ from ottla.client.network.metadata import Topic
 from ottla.client.producer.batch import Batch, Encoding
 from ottla.client.producer.buffer_pool import BufferPool
 from ottla.client.producer.delivery import Outcome
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -57,10 +58,14 @@ class Produce(NamedTuple):
     async def _try(self, node_id: int, batches: list[Batch]) -> dict[Batch, Outcome]:
         # In the order of the batches: what goes out depends on nothing but what came in.
         names = dict.fromkeys(batch.queue.topic for batch in batches)
-        topics = {name: await self.cluster.topic(name) for name in names}
+        # As it is known, however old: to ask here would let a later request overtake this one.
+        topics = {name: topic for name in names if (topic := self.cluster.last_known(name)) is not None}
         connection = await self.cluster.connection(node_id)
-        # What was given up meanwhile has no bytes any more, and is not sent.
+        # What was given up meanwhile has no bytes any more, and is not sent; nor is what is of a topic that went away.
         unsent = {batch: Outcome(error=BrokerUnreachable("not sent")) for batch in batches if batch.encoded is None}
+        for batch in batches:
+            if batch.queue.topic not in topics:
+                unsent[batch] = Outcome(error=_placed(ServerError(ErrorCode.LEADER_NOT_AVAILABLE), batch))
         batches = [batch for batch in batches if batch not in unsent]
         if not batches:
             return unsent
@@ -73,7 +78,11 @@ class Produce(NamedTuple):
             await connection.tell(request, timeout_ms=timeout_ms, at_most=at_most)
             return dict.fromkeys(batches, Outcome()) | unsent
         answer = await connection.ask(request, ProduceResponse, timeout_ms=timeout_ms, at_most=at_most)
-        return _outcomes(topics, batches, answer) | unsent
+        rows = _rows(topics, answer)
+        self.cluster.take_hints(
+            answer.node_endpoints, ((topic, index, row.current_leader) for (topic, index), row in rows.items())
+        )
+        return {batch: _outcome(batch, rows.get((batch.queue.topic, batch.queue.index))) for batch in batches} | unsent
 
     def _request(self, topics: Mapping[str, Topic], batches: Iterable[Batch]) -> ProduceRequest:
         data: defaultdict[str, list[PartitionProduceData]] = defaultdict(list)
@@ -91,14 +100,13 @@ class Produce(NamedTuple):
         )
 
 
-def _outcomes(topics: Mapping[str, Topic], batches: list[Batch], answer: ProduceResponse) -> dict[Batch, Outcome]:
+def _rows(topics: Mapping[str, Topic], answer: ProduceResponse) -> dict[tuple[str, int], PartitionProduceResponse]:
     names = {topic.topic_id: name for name, topic in topics.items()}
-    rows = {
-        (answered.name or names.get(answered.topic_id), row.index): row
+    return {
+        (answered.name or names.get(answered.topic_id, ""), row.index): row
         for answered in answer.responses
         for row in answered.partition_responses
     }
-    return {batch: _outcome(batch, rows.get((batch.queue.topic, batch.queue.index))) for batch in batches}
 
 
 def _outcome(batch: Batch, row: PartitionProduceResponse | None) -> Outcome:

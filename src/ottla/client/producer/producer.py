@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypedDict
 
+from ottla.client.checks import check_numbers, check_texts
 from ottla.client.errors import (
     ClientError,
     DeliveryFailed,
@@ -16,11 +18,12 @@ from ottla.client.errors import (
     UnsupportedByBroker,
     raise_for,
 )
+from ottla.client.group.offsets import TopicPartition
 from ottla.client.network.cluster import ClientOptions, Cluster
 from ottla.client.producer.batch import ANONYMOUS, Encoding, Identity
 from ottla.client.producer.buffer import Buffer, settled
 from ottla.client.producer.buffer_pool import BufferPool
-from ottla.client.producer.chunk import Chunk
+from ottla.client.producer.chunk import Chunk, Copied
 from ottla.client.producer.delivery import Deliveries
 from ottla.client.producer.many import fill
 from ottla.client.producer.produce import Produce
@@ -30,6 +33,8 @@ from ottla.client.producer.sending import Sending, check_topic, too_large
 from ottla.client.producer.statistics import Counts, ProducerStatistics
 from ottla.client.producer.transaction import Transaction, TransactionManager
 from ottla.client.serde.binding import Serializer, Serializers
+from ottla.records.batch import CorruptBatch, check_batch
+from ottla.records.build import may_be_copied
 from ottla.records.compression import NAMES, NONE, codec_number, compress
 from ottla.wire.apis import INIT_PRODUCER_ID
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -53,6 +58,16 @@ LONGEST_COMMON_TIME_MS = 10
 """Records that wait for each other no longer than that share the time of the first, if they have none."""
 MOST_IN_FLIGHT = 5  # what brokers remember of a producer, to know again what they have
 Spread: TypeAlias = Literal["round-robin", "sticky"]
+LEAST = {
+    "batch_bytes": 0,
+    "linger_ms": 0,
+    "buffer_bytes": 1,
+    "max_request_bytes": 10_000,
+    "max_block_ms": 0,
+    "max_in_flight": 1,
+    "delivery_timeout_ms": 1,
+    "transaction_timeout_ms": 1,
+}
 
 
 class ProducerOptions(TypedDict, total=False):
@@ -112,8 +127,8 @@ class Producer(Sending):
     ) -> None:  # fmt: skip
         self._codec = codec_number(codec)
         _check_level(self._codec, level)
-        if max_request_bytes < 10_000:
-            raise ValueError(f"max_request_bytes is at least 10,000, not {max_request_bytes}")
+        check_numbers(locals(), LEAST)
+        check_texts(transactional_id=transactional_id)
         _check_choices(acks, spread, max_in_flight, idempotent, transactional_id)
         self._level = level
         self._acks = ACKS[acks]
@@ -138,23 +153,31 @@ class Producer(Sending):
         self._sender: Sender | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
+        self._opening = asyncio.Lock()
         self._transactions: TransactionManager | None = None
         if transactional_id is not None:
             self._transactions = TransactionManager(self._cluster, transactional_id, transaction_timeout_ms)
 
     async def open(self, timeout_seconds: float | None = None) -> Self:
         """Connects. TimeoutError if that takes longer; `async with` does the same, and closes in the end."""
+        async with asyncio.timeout(timeout_seconds), self._opening:
+            self._check_not_closed()
+            if self._task is None:
+                try:
+                    await self._begin()
+                except BaseException:
+                    await self._cluster.close()
+                    raise
+        return self
+
+    def _check_not_closed(self) -> None:
         if self._is_closed:
             raise RuntimeError("this producer is closed: make another one")
-        if self._task is not None:
-            return self
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                await self._begin()
-        except BaseException:
-            await self._cluster.close()
-            raise
-        return self
+
+    def _check_loop(self) -> None:
+        """Nobody on another event loop would be woken."""
+        if self._task is not None and asyncio.get_running_loop() is not self._loop:
+            raise RuntimeError("this producer was opened on another event loop: there it can be waited for, and closed")
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -170,8 +193,12 @@ class Producer(Sending):
             await self._transactions.begin_with(sender, self._buffer, produce)
         else:
             sender.become(await self._identity())
-        self._buffer.notify = _Bell(asyncio.get_running_loop(), sender)
+        self._check_not_closed()  # meanwhile
+        self._buffer.sender_thread = threading.get_ident()
+        self._loop = asyncio.get_running_loop()
+        self._buffer.notify = _Bell(self._loop, sender)
         self._task = asyncio.create_task(sender.run())
+        self._task.add_done_callback(self._sender_ended)
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
@@ -187,6 +214,7 @@ class Producer(Sending):
         """
         if self._is_closed:
             return
+        self._check_loop()
         try:
             if self._task is not None:
                 async with asyncio.timeout(timeout_seconds):
@@ -201,7 +229,7 @@ class Producer(Sending):
 
     async def _shut_down(self) -> None:
         self._is_closed = True
-        self._buffer.refuse(RuntimeError("this producer is closed"))
+        self._buffer.refuse(_closed())
         try:
             if self._transactions is not None and self._sender is not None:
                 await self._transactions.close(LAST_WAIT_SECONDS)
@@ -218,10 +246,16 @@ class Producer(Sending):
             finally:
                 await self._cluster.close()
 
+    def _sender_ended(self, task: asyncio.Task[None]) -> None:
+        """Also when an event loop ends and nobody has closed the producer: nobody waits for it for ever."""
+        if task.cancelled() and self._sender is not None:
+            self._buffer.refuse(_closed())
+            self._sender.fail_all(_closed_too_early())
+
     def _drop(self) -> None:
         """Nobody has the producer any more, and nobody has closed it. In its thread."""
         count = self._buffer.count_unsettled()
-        self._buffer.refuse(RuntimeError("this producer is closed"))
+        self._buffer.refuse(_closed())
         if count:
             _logger.warning("a producer was dropped, and %d records were not sent: close it, or use `with`", count)
         if self._sender is not None:
@@ -234,6 +268,7 @@ class Producer(Sending):
         """
         if self._sender is None:
             raise RuntimeError("the producer is not open: use it inside `with`, or call open()")
+        self._check_loop()
         self._buffer.close_all()
         async with asyncio.timeout(timeout_seconds):
             for chunk in self._buffer.unsettled():
@@ -248,17 +283,48 @@ class Producer(Sending):
         `key`, `timestamp`, `headers` and `partition`. InvalidRecord, and nothing is sent, where one of them can
         never be written. BufferFull if there is no room within `max_block_ms`.
         """
+        self._check_loop()
         chunk = self._chunk(topic, records)
         chunk.is_observed = True
         if chunk.values:
             await self._roomy()
             self._buffer.admit(chunk)
             await settled(chunk)
-        if isinstance(chunk.error, InvalidRecord | UnsupportedByBroker) or (chunk.error and not chunk.pieces):
-            raise chunk.error.again()
-        if chunk.has_failures:
-            raise DeliveryFailed(chunk.deliveries())
-        return Deliveries(chunk)
+        return _deliveries(chunk)
+
+    async def send_batches(self, batches: Iterable[tuple[TopicPartition, bytes | memoryview]]) -> list[int]:
+        """Writes whole record batches as they are, compressed or not, and waits for it; the offset of each.
+
+        For who moves records from one topic to another: `FetchedData.visible` has batches, and `may_be_copied` says
+        whether one can be sent on. DeliveryFailed if any was not written, InvalidRecord if one cannot be.
+        """
+        self._check_loop()
+        chunks = [self._copied(place, batch) for place, batch in batches]
+        for chunk in chunks:
+            await self._roomy()
+            self._buffer.admit(chunk)
+        for chunk in chunks:
+            await settled(chunk)
+        return [_deliveries(chunk)[0].offset for chunk in chunks]
+
+    def _copied(self, place: TopicPartition, batch: bytes | memoryview) -> Chunk:
+        check_topic(place.topic)
+        try:
+            header = check_batch(batch)
+        except CorruptBatch as error:
+            raise InvalidRecord(str(error), topic=place.topic, partition=place.partition) from error
+        if not may_be_copied(header) or header.size != len(batch):
+            reason = "only a batch of records without gaps, with times of their own, can be sent on as it is"
+            raise InvalidRecord(reason, topic=place.topic, partition=place.partition)
+        if header.size > self._buffer.largest_record_bytes:
+            raise too_large(place.topic, header.size, self._buffer.largest_record_bytes)
+        chunk = Chunk(place.topic, self._buffer.lock, time.monotonic())
+        chunk.timestamp_ms = header.base_timestamp
+        chunk.copied = Copied(place.partition, batch)
+        chunk.values = [None] * header.count
+        chunk.filled_bytes = header.size
+        chunk.is_observed = True
+        return chunk
 
     def statistics(self) -> ProducerStatistics:
         """What it has done since it was opened, and what it holds now."""
@@ -324,6 +390,15 @@ class Producer(Sending):
         return chunk
 
 
+def _deliveries(chunk: Chunk) -> Deliveries:
+    """What became of records that somebody has waited for; raises if any was not written."""
+    if isinstance(chunk.error, InvalidRecord | UnsupportedByBroker) or (chunk.error and not chunk.pieces):
+        raise chunk.error.again()
+    if chunk.has_failures:
+        raise DeliveryFailed(chunk.deliveries())
+    return Deliveries(chunk)
+
+
 class _Bell:
     """Wakes the sender from any thread, once until it has woken."""
 
@@ -348,6 +423,10 @@ def _check_sizes(topic: str, ends: Sequence[int], limit_bytes: int) -> None:
         raise too_large(topic, largest, limit_bytes)
 
 
+def _closed() -> RuntimeError:
+    return RuntimeError("this producer is closed")
+
+
 def _closed_too_early() -> ProducerClosed:
     return ProducerClosed("the producer was closed before this was acknowledged: it may have been written")
 
@@ -369,8 +448,6 @@ def _check_choices(
         raise ValueError(f'acks is "all", "1" or "0", not {acks!r}')
     if spread not in ("round-robin", "sticky"):
         raise ValueError(f"spread is round-robin or sticky, not {spread!r}")
-    if max_in_flight < 1:
-        raise ValueError(f"max_in_flight is at least 1, not {max_in_flight}")
     if idempotent is False and transactional_id is not None:
         raise ValueError("transactions need an idempotent producer")
     if idempotent or transactional_id is not None:

@@ -97,7 +97,7 @@ class Router:
             key = None if chunk.keys is None else chunk.keys[index]
             try:
                 partition: Any = partitioner(topic.name, key, count)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 errors[index] = InvalidRecord(f"the partitioner failed: {error!r}", topic=topic.name)
                 continue
             if partition is not None and not (isinstance(partition, int) and 0 <= partition < count):
@@ -135,13 +135,18 @@ class Router:
         return turns
 
     def _check_partitions(self, topic: Topic, partitions: list[int | None]) -> dict[int, ClientError]:
-        count = len(topic.partitions)
         return {
-            index: InvalidRecord(
-                f"topic {topic.name} has no partition {partition}: it has {count}",
-                topic=topic.name,
-                partition=partition,
-            )
+            index: error
             for index, partition in enumerate(partitions)
-            if partition is not None and not 0 <= partition < count
+            if partition is not None and (error := no_partition(topic, partition)) is not None
         }
+
+
+def no_partition(topic: Topic, partition: int) -> InvalidRecord | None:
+    """Why a record cannot go to a partition: the topic has none of this number."""
+    count = len(topic.partitions)
+    if 0 <= partition < count:
+        return None
+    return InvalidRecord(
+        f"topic {topic.name} has no partition {partition}: it has {count}", topic=topic.name, partition=partition
+    )

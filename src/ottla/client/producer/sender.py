@@ -11,7 +11,7 @@ import logging
 from array import array
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ottla.client.errors import (
     BrokerUnreachable,
@@ -20,10 +20,12 @@ from ottla.client.errors import (
     DeliveryTimedOut,
     InvalidRecord,
     RequestTimedOut,
+    ServerError,
 )
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.metadata import Topic
 from ottla.client.network.retry import LONGEST_PAUSE_MS, Pace
+from ottla.client.network.topic_learner import Learned, TopicLearner
 from ottla.client.producer.batch import ANONYMOUS, Batch, Identity
 from ottla.client.producer.buffer import Buffer
 from ottla.client.producer.chunk import Chunk, Indexes
@@ -31,10 +33,11 @@ from ottla.client.producer.delivery import Outcome
 from ottla.client.producer.failures import Failures
 from ottla.client.producer.partition_queue import PartitionQueue
 from ottla.client.producer.produce import Produce
-from ottla.client.producer.routing import Router
+from ottla.client.producer.routing import Router, no_partition
 from ottla.client.producer.statistics import Counts
-from ottla.client.producer.topic_learner import Learned, TopicLearner
+from ottla.client.producer.verdict import Verdict, verdict_on
 from ottla.records.codec import cut
+from ottla.wire.errors import ErrorCode
 
 LARGEST_REQUEST_BYTES = 8 << 20
 _SOON_SECONDS = 0.001
@@ -87,6 +90,8 @@ class Sender:
         self._alarm: asyncio.TimerHandle | None = None
         self._given_up: ClientError | None = None
         self._is_identifying = False
+        self._mistake: BaseException | None = None
+        """What a task of it ended with, which none should."""
 
     def wake(self) -> None:
         self._woken.set()
@@ -105,11 +110,16 @@ class Sender:
             self.fail_all(failure)
 
     def _turn(self, now: float) -> None:
+        if self._mistake is not None:
+            raise self._mistake
         chunks, next_opened = self._buffer.collect(now - self._options.linger_ms / 1000)
         for chunk in chunks:
             self._unrouted[chunk.topic].append(chunk)
         for name in list(self._unrouted):
-            self._route_all(name, self._cluster.known_topic(name), now)
+            is_old = self._cluster.known_topic(name) is None
+            if is_old:
+                self._learner.want(name)  # what is known serves until then
+            self._route_all(name, self._cluster.last_known(name), now, is_old=is_old)
         self._dispatch(now)
         self._set_alarm(now, next_opened)
 
@@ -172,7 +182,7 @@ class Sender:
         ]
         times += [pace.free_at for pace in self._paces.values() if pace.free_at > now and self._busy]
         times += [chunks[0].opened_at + self._delivery_seconds for chunks in self._unrouted.values()]
-        times += [batch.deadline for queue in self._flying if (batch := queue.in_flight[0]).outcome is None]
+        times += [batch.deadline for queue in self._flying if (batch := queue.next_to_expire) is not None]
         if next_opened is not None:
             times.append(next_opened + self._options.linger_ms / 1000)
         if self._alarm is not None:
@@ -188,16 +198,22 @@ class Sender:
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks[task] = None
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        del self._tasks[task]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._mistake = error
+            self.wake()
 
     # Routing.
 
-    def _route_all(self, name: str, topic: Topic | None, now: float) -> None:
+    def _route_all(self, name: str, topic: Topic | None, now: float, *, is_old: bool = False) -> None:
         """Route what waits for its topic to be known."""
         chunks = self._unrouted[name]
         while chunks and topic is not None:
             try:
-                self._route(topic, chunks[0])
+                self._route(topic, chunks[0], is_old=is_old)
             except ClientError as error:
                 if error.is_retriable:
                     break
@@ -213,10 +229,21 @@ class Sender:
         else:
             del self._unrouted[name]
 
-    def _route(self, topic: Topic, chunk: Chunk) -> None:
+    def _route(self, topic: Topic, chunk: Chunk, *, is_old: bool) -> None:
         deadline = chunk.opened_at + self._delivery_seconds
+        if chunk.copied is not None:
+            if error := no_partition(topic, chunk.copied.partition):
+                raise self._not_yet(topic, chunk, is_old=is_old) or error
+            queue = self._queue(topic.name, chunk.copied.partition)
+            queue.add_copied(chunk, deadline)
+            self._busy[queue] = None
+            return
         chunk.unpack()
         spread, errors = self._router.spread(topic, chunk)
+        given = chunk.partitions
+        is_any_missing = given is not None and any(given[index] is not None for index in errors)
+        if is_any_missing and (not_yet := self._not_yet(topic, chunk, is_old=is_old)):
+            raise not_yet
         if errors and chunk.is_observed:  # many that were given together: all or none
             raise next(iter(errors.values()))
         if errors and not spread:
@@ -237,6 +264,15 @@ class Sender:
             self._busy[queue] = None
         if errors:
             self._fail_some(chunk, errors)
+
+    def _not_yet(self, topic: Topic, chunk: Chunk, *, is_old: bool) -> ServerError | None:
+        """A partition that is not known may have been added a moment ago: what is known of the topic is renewed."""
+        if (
+            not is_old
+            and (self._loop.time() - chunk.opened_at) * 1000 >= self._cluster.options.unknown_topic_timeout_ms
+        ):
+            return None
+        return ServerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=topic.name)
 
     def _queue(self, topic: str, partition: int) -> PartitionQueue:
         queue = self._queues.get((topic, partition))
@@ -319,16 +355,22 @@ class Sender:
                 self._flying.pop(queue, None)
             if self._given_up is not None:
                 self._decide((dropped, Outcome(error=self._given_up)) for dropped in queue.drop())
-            elif outcome.error is not None and outcome.error.is_retriable:
-                self._try_again(queue, outcome.error, now)
+            elif outcome.error is not None and _will_be_tried_again(outcome.error):
+                self._try_again(queue, outcome.error, leader_id, now)
             if queue.waiting:
                 self._busy[queue] = None
         self._landed.set()
         self.wake()
 
-    def _try_again(self, queue: PartitionQueue, error: ClientError, now: float) -> None:
+    def _try_again(self, queue: PartitionQueue, error: ClientError, asked_id: int, now: float) -> None:
         self.counts.retries += 1
-        self._learner.want(queue.topic)
+        if self._cluster.leader_id(queue.topic, queue.index) not in (None, asked_id):
+            return  # it is known already whom to ask
+        if error.is_retriable:
+            self._learner.want(queue.topic)
+        elif not queue.failures:  # under other numbers, which will do; if not, nobody is hurried
+            queue.failures = 1
+            return
         if not isinstance(error, _UNASKED):
             # A partition in trouble is left alone for a while, longer each time.
             pause_ms = min(self._cluster.options.retry_pause_ms * 2**queue.failures, LONGEST_PAUSE_MS)
@@ -398,14 +440,16 @@ class Sender:
 _UNASKED = (BrokerUnreachable, ConnectionLost, RequestTimedOut)
 
 
-class Gate:
+def _will_be_tried_again(error: ClientError) -> bool:
+    return error.is_retriable or verdict_on(error) is Verdict.OUT_OF_STEP
+
+
+class Gate(Protocol):
     """What a transaction has to say about what goes out."""
 
-    def admits(self, queue: PartitionQueue) -> bool:
-        raise NotImplementedError
+    def admits(self, queue: PartitionQueue) -> bool: ...
 
-    def failed(self, error: ClientError) -> None:
-        raise NotImplementedError
+    def failed(self, error: ClientError) -> None: ...
 
 
 def _parts(

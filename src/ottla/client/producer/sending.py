@@ -7,6 +7,7 @@ from threading import get_ident
 from time import time_ns
 from typing import Any
 
+from ottla.client.checks import why_no_topic
 from ottla.client.errors import InvalidRecord
 from ottla.client.producer.buffer import Buffer
 from ottla.client.producer.chunk import RECORD_OVERHEAD_BYTES, Chunk, Headers, OnDelivery, headers_bytes
@@ -41,8 +42,13 @@ class Sending:
         """
         if self._serialize is not None:
             value, key = self._serialize(topic, value, key)
-        if type(value) is not bytes and value is not None:
+        if type(value) is bytes:
+            size_bytes = RECORD_OVERHEAD_BYTES + len(value)
+        elif value is None:
+            size_bytes = RECORD_OVERHEAD_BYTES
+        else:
             value = as_bytes("value", value)
+            size_bytes = RECORD_OVERHEAD_BYTES + len(value)
         chunk = self._buffer.filling.get(topic)
         if chunk is None or chunk.owner != get_ident():
             chunk = self._open(topic)
@@ -50,22 +56,25 @@ class Sending:
         index = len(records)
         if (
             key is None and timestamp_ms is None and partition is None and on_delivery is None and not headers
-            and not chunk.stamps_each and (value is None or len(value) < _SMALL_BYTES)
+            and size_bytes < _SMALL_BYTES and not chunk.stamps_each
         ):  # fmt: skip
-            chunk.filled_bytes += RECORD_OVERHEAD_BYTES + len(value or b"")
             record = value
         else:
-            record, size_bytes = _checked(chunk, value, key, headers, partition, timestamp_ms, on_delivery)
+            record, size_bytes = _checked(chunk, value, key, headers, partition, timestamp_ms, on_delivery, size_bytes)
             if size_bytes > self._buffer.largest_record_bytes:
                 raise too_large(topic, size_bytes, self._buffer.largest_record_bytes)
             chunk.has_more = True
-            chunk.filled_bytes += size_bytes
+        chunk.filled_bytes = filled_bytes = chunk.filled_bytes + size_bytes
         records.append(record)
         if chunk.is_closed and not _came_in(chunk, index):
             chunk, index = self._put_again(topic, record)
-        if chunk.filled_bytes >= chunk.limit_bytes:
+            filled_bytes = chunk.filled_bytes
+        if filled_bytes >= chunk.limit_bytes:
             self._buffer.close(chunk)
-        return Sent((chunk, index))
+        sent = Sent()
+        sent._chunk = chunk
+        sent._index = index
+        return sent
 
     def _put_again(self, topic: str, record: Any) -> tuple[Chunk, int]:
         """Into another chunk: the one that it was put into was closed before."""
@@ -102,20 +111,21 @@ def _came_in(chunk: Chunk, index: int) -> bool:
 
 def _checked(
     chunk: Chunk, value: bytes | None, key: Any, headers: Any, partition: Any, timestamp_ms: Any,
-    on_delivery: OnDelivery | None,
+    on_delivery: OnDelivery | None, size_bytes: int,
 ) -> tuple[Any, int]:  # fmt: skip
-    """A record that has more than a value as it is kept, and about how large it is."""
+    """A record that has more than a value as it is kept, and about how large it is: with its value alone, so large."""
     if timestamp_ms is None:
         timestamp_ms = time_ns() // 1_000_000 if chunk.stamps_each else None
     else:
         check_timestamp(timestamp_ms, chunk.topic)
     if partition is not None:
         check_partition(partition, chunk.topic)
-    if type(key) is not bytes and key is not None:
-        key = as_bytes("key", key)
+    if key is not None:
+        if type(key) is not bytes:
+            key = as_bytes("key", key)
+        size_bytes += len(key)
     if on_delivery is not None and not callable(on_delivery):
         raise TypeError(f"on_delivery is a function, not {on_delivery!r}")
-    size_bytes = RECORD_OVERHEAD_BYTES + len(value or b"") + len(key or b"")
     if headers:
         headers = checked_headers(headers, chunk.topic)
         size_bytes += headers_bytes(headers)
@@ -123,10 +133,8 @@ def _checked(
 
 
 def check_topic(topic: object) -> None:
-    if not isinstance(topic, str):
-        raise InvalidRecord(f"a topic is a str, not {type(topic).__name__}")
-    if not topic:
-        raise InvalidRecord("a record needs a topic")
+    if reason := why_no_topic(topic):
+        raise InvalidRecord(reason)
 
 
 def check_timestamp(timestamp_ms: object, topic: str) -> None:

@@ -7,27 +7,33 @@ import contextlib
 import threading
 from collections.abc import Generator
 
+from ottla.client.loop_thread import OWN_THREAD
 from ottla.client.producer.chunk import Chunk
 from ottla.client.producer.delivery import Delivery
 
 
-class Sent(tuple[Chunk, int]):
+class Sent:
     """Await it, or ask for its `result`; either raises the error if it was not written.
 
-    Inside are its chunk and its number in it: nothing is kept of it where nobody keeps it.
+    Inside are its chunk and its number in it: nothing is kept of it where nobody keeps it. Whoever makes one puts them
+    there: a constructor would take twice as long, and `send` makes one for each record.
     """
 
-    __slots__ = ()
+    __slots__ = ("_chunk", "_index")
+    _chunk: Chunk
+    _index: int
 
     @property
     def is_done(self) -> bool:
-        chunk, index = self
+        chunk, index = self._chunk, self._index
         with chunk.lock:
             return chunk.is_decided(index)
 
     def result(self, timeout_seconds: float | None = None) -> Delivery:
-        """Blocks until it is written. Not for the event loop's thread: there, await it."""
-        chunk, index = self
+        """Blocks until it is written. Not for the event loop's thread, nor for callbacks: RuntimeError, await it."""
+        chunk, index = self._chunk, self._index
+        if chunk.sender_thread == threading.get_ident() and not self.is_done:
+            raise RuntimeError(OWN_THREAD)
         decided = threading.Event()
         if chunk.call_when_decided(index, decided.set):
             try:
@@ -41,7 +47,7 @@ class Sent(tuple[Chunk, int]):
         return self._delivery()
 
     def __await__(self) -> Generator[object, None, Delivery]:
-        chunk, index = self
+        chunk, index = self._chunk, self._index
         loop = asyncio.get_running_loop()
         decided = loop.create_future()
 
@@ -62,11 +68,11 @@ class Sent(tuple[Chunk, int]):
         return self._delivery()
 
     def _delivery(self) -> Delivery:
-        chunk, index = self
+        chunk, index = self._chunk, self._index
         delivery = chunk.delivery(index)
         if delivery.error is not None:
             raise delivery.error.again()
         return delivery
 
     def __repr__(self) -> str:
-        return f"<record {self[1]} of those sent together to {self[0].topic}>"
+        return f"<record {self._index} of those sent together to {self._chunk.topic}>"

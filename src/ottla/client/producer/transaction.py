@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Self, TypeVar
 
 from ottla.client.errors import (
@@ -31,7 +31,7 @@ from ottla.client.producer.batch import ANONYMOUS, Identity
 from ottla.client.producer.buffer import Buffer
 from ottla.client.producer.partition_queue import PartitionQueue
 from ottla.client.producer.produce import Produce
-from ottla.client.producer.sender import Gate, Sender
+from ottla.client.producer.sender import Sender
 from ottla.client.producer.transaction_state import Event, Phase, TransactionState
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -58,6 +58,17 @@ _LAST_END_OF_VERSION_1 = 4
 _LAST_OFFSET_COMMIT_OF_VERSION_1 = 4
 _LAST_ADD_PARTITIONS_OF_CLIENTS = 3
 _FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+# Answers that decide about a commit: it was not made, and will not be. After any other error it may have been.
+_NOT_COMMITTED = (
+    *_FENCED,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.TRANSACTION_ABORTABLE,
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.UNSUPPORTED_VERSION,
+)
 _NOT_A_MEMBER = (
     ErrorCode.ILLEGAL_GENERATION,
     ErrorCode.UNKNOWN_MEMBER_ID,
@@ -66,7 +77,7 @@ _NOT_A_MEMBER = (
 )
 
 
-class TransactionManager(Gate):
+class TransactionManager:
     """One producer's transactions, one after the other.
 
     The end of a transaction is asked for by a task of the manager's own, which goes on until it has an answer: whoever
@@ -150,17 +161,18 @@ class TransactionManager(Gate):
         except DeliveryFailed as error:
             self._state.fail(error)
         except BaseException:
-            self._start_end(is_commit=False)
+            if self._state.is_in_progress:
+                self._start_end(is_commit=False)
             raise
         if self._state.phase is Phase.CLOSING:
             await self._end(is_commit=True)
             return
-        error_of_it = self._state.error or self._state.fence
-        assert error_of_it is not None
-        try:
-            await self.abort()
-        except ClientError as trouble:
-            _logger.info("%s: the abort of a transaction: %s", self._coordinator.about, trouble)
+        error_of_it = self._state.error or TransactionAborted("the producer was closed in the middle of a transaction")
+        if self._state.is_in_progress:
+            try:
+                await self._end(is_commit=False)
+            except ClientError as trouble:
+                _logger.info("%s: the abort of a transaction: %s", self._coordinator.about, trouble)
         raise (self._state.fence or error_of_it).again()
 
     async def abort(self) -> None:
@@ -172,15 +184,18 @@ class TransactionManager(Gate):
 
     async def close(self, wait_seconds: float) -> None:
         """What is still to be ended is tried for a moment; the coordinator aborts what is left open."""
-        if self._state.phase in (Phase.OPEN, Phase.FAILED, Phase.CLOSING):
+        if self._state.is_in_progress:
             self._start_end(is_commit=False)
-        if self._ending is None or self._ending.done():
+        ending = self._ending
+        if ending is None or ending.done():
             return
-        await asyncio.wait([self._ending], timeout=wait_seconds)
-        if not self._ending.done():
-            _logger.warning("%s: closed before the end of its transaction was known", self._coordinator.about)
-            self._ending.cancel()
-            await asyncio.gather(self._ending, return_exceptions=True)
+        try:
+            await asyncio.wait([ending], timeout=wait_seconds)
+        finally:  # whoever is cancelled leaves nothing at work either
+            if not ending.done():
+                _logger.warning("%s: closed before the end of its transaction was known", self._coordinator.about)
+                ending.cancel()
+        await asyncio.gather(ending, return_exceptions=True)
 
     # Its end.
 
@@ -194,15 +209,17 @@ class TransactionManager(Gate):
         self._ending.add_done_callback(_look_at)
 
     async def _await_end(self) -> None:
-        assert self._ending is not None
+        ending = self._ending
+        assert ending is not None
         timeout_ms = self._cluster.options.retry_timeout_ms
-        done, _ = await asyncio.wait([self._ending], timeout=timeout_ms / 1000)
+        done, _ = await asyncio.wait([ending], timeout=timeout_ms / 1000)
         if not done:
             raise TransactionUnresolved(
                 f"{self._coordinator.about}: no answer to the end of the transaction within {timeout_ms / 1000:g} s: "
                 "its outcome is unknown, and is still being asked for"
             )
-        ending, self._ending = self._ending, None
+        if self._ending is ending:  # whoever begins the next one waits for it, too
+            self._ending = None
         ending.result()
 
     async def _commit_it(self) -> None:
@@ -229,7 +246,7 @@ class TransactionManager(Gate):
         if not self._state.is_empty:
             try:
                 await self._ask_to_end(is_commit=False)
-            except ServerError:
+            except ClientError:
                 if self._state.fence is not None:
                     raise
                 needs_epoch = True  # whatever the coordinator has of it: a new epoch ends it
@@ -243,10 +260,10 @@ class TransactionManager(Gate):
         self._buffer.refuse(_outside())
 
     async def _take_new_epoch(self) -> None:
-        answer, _ = await self._ask_until_answered(
-            self._init_request(self._sender.identity), InitProducerIdResponse, lambda answer: answer.error_code
-        )
         try:
+            answer, _ = await self._ask_until_answered(
+                self._init_request(self._sender.identity), InitProducerIdResponse, _is_settled
+            )
             self._check(answer.error_code)
         except ClientError as error:
             self._state.end_for_good(error)
@@ -264,18 +281,17 @@ class TransactionManager(Gate):
             committed=is_commit,
         )
         at_most = None if self._joins_by_writing else _LAST_END_OF_VERSION_1
-        answer, was_lost = await self._ask_until_answered(
-            request, EndTxnResponse, lambda answer: answer.error_code, at_most=at_most
-        )
+        is_settled = _is_settled_commit if is_commit else _is_settled
+        answer, was_lost = await self._ask_until_answered(request, EndTxnResponse, is_settled, at_most=at_most)
         unknown = "; whether the last transaction was committed is not known" if was_lost and is_commit else ""
         self._check(answer.error_code, unknown)
         if self._joins_by_writing:
             self._sender.become(Identity(answer.producer_id, answer.producer_epoch))
 
     async def _ask_until_answered(
-        self, request: Request, answer: type[R], code: Callable[[R], int], *, at_most: int | None = None
+        self, request: Request, answer: type[R], is_settled: Callable[[int], bool], *, at_most: int | None = None
     ) -> tuple[R, bool]:
-        """An answer that trying again would not change; and whether an earlier one was lost."""
+        """An answer that trying again would not change; and whether an earlier one was lost, or said nothing."""
         pace = Pace(self._cluster.options.retry_pause_ms)
         was_lost = False
         while True:
@@ -286,9 +302,11 @@ class TransactionManager(Gate):
             except ClientError as error:
                 was_lost = was_lost or not isinstance(error, BrokerUnreachable)
             else:
-                error_of_code = self._coordinator.error(code(answered))
-                if error_of_code is None or not error_of_code.is_retriable:
+                code: int = answered.error_code  # type: ignore[attr-defined]
+                error_of_code = self._coordinator.error(code)
+                if error_of_code is None or is_settled(code):
                     return answered, was_lost
+                was_lost = was_lost or not error_of_code.is_retriable
             pace.slow_down()
             await pace.wait()
 
@@ -337,12 +355,12 @@ class TransactionManager(Gate):
             request, AddPartitionsToTxnResponse, at_most=_LAST_ADD_PARTITIONS_OF_CLIENTS
         )
         codes = {
-            row.partition_error_code
+            (topic.name, row.partition_index): row.partition_error_code
             for topic in answer.results_by_topic_v3_and_below
             for row in topic.results_by_partition
         }
-        codes -= {0, ErrorCode.OPERATION_NOT_ATTEMPTED}
-        for code in codes:
+        found = {codes.get(place, ErrorCode.UNKNOWN_SERVER_ERROR) for place in joining}
+        for code in sorted(found - {0, ErrorCode.OPERATION_NOT_ATTEMPTED}):
             self._check(code)
 
     # Offsets.
@@ -379,8 +397,10 @@ class TransactionManager(Gate):
             topics=_offset_topics(offsets),
         )
         at_most = None if self._joins_by_writing else _LAST_OFFSET_COMMIT_OF_VERSION_1
-        answer = await coordinator.ask_patiently(request, TxnOffsetCommitResponse, _offset_commit_code, at_most=at_most)
-        code = _offset_commit_code(answer)
+        answer = await coordinator.ask_patiently(
+            request, TxnOffsetCommitResponse, lambda answer: _offset_commit_code(offsets, answer), at_most=at_most
+        )
+        code = _offset_commit_code(offsets, answer)
         if code in _NOT_A_MEMBER:
             raise CommitFailed(
                 f"group {membership.group_id} has given the partitions to another member. "
@@ -399,6 +419,15 @@ class TransactionManager(Gate):
             request, AddOffsetsToTxnResponse, lambda answer: answer.error_code
         )
         self._check(answer.error_code)
+
+
+def _is_settled(code: int) -> bool:
+    """Whether trying again would not change it."""
+    return not ServerError(code).is_retriable
+
+
+def _is_settled_commit(code: int) -> bool:
+    return code in _NOT_COMMITTED
 
 
 def _look_at(ending: asyncio.Task[None]) -> None:
@@ -425,9 +454,14 @@ def _offset_topics(offsets: Mapping[TopicPartition, Offset]) -> list[TxnOffsetCo
     return [TxnOffsetCommitRequestTopic(name=name, partitions=rows) for name, rows in topics.items()]
 
 
-def _offset_commit_code(answer: TxnOffsetCommitResponse) -> int:
-    """The first error; offsets are kept all or none."""
-    return next((row.error_code for topic in answer.topics for row in topic.partitions if row.error_code), 0)
+def _offset_commit_code(offsets: Iterable[TopicPartition], answer: TxnOffsetCommitResponse) -> int:
+    """The first error: without one of its offsets the transaction is not committed. One that is left out is none."""
+    codes = {
+        TopicPartition(topic.name, row.partition_index): row.error_code
+        for topic in answer.topics
+        for row in topic.partitions
+    }
+    return next((code for one in offsets if (code := codes.get(one, ErrorCode.UNKNOWN_SERVER_ERROR))), 0)
 
 
 class Transaction:

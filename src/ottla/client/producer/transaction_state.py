@@ -75,8 +75,9 @@ class TransactionState:
         return not self.partitions and not self.joining and not self.groups
 
     @property
-    def is_ending(self) -> bool:
-        return self.phase in (Phase.COMMITTING, Phase.ABORTING)
+    def is_in_progress(self) -> bool:
+        """Whether it has begun, and nobody is asked to end it."""
+        return self.phase in _IN_PROGRESS
 
     def step(self, event: Event) -> None:
         """RuntimeError for what cannot be at the moment; the fence, for whoever is fenced."""
@@ -84,7 +85,7 @@ class TransactionState:
         if following is None:
             if self.fence is not None:
                 raise self.fence.again()
-            in_progress = event is Event.BEGIN and self.phase in _IN_PROGRESS
+            in_progress = event is Event.BEGIN and self.is_in_progress
             raise RuntimeError(_ONE_AT_A_TIME if in_progress else f"{event.name} cannot be: {self.phase.value}")
         if event is Event.BEGIN:
             self.error = None

@@ -18,14 +18,17 @@ class Verdict(enum.Enum):
     GIVEN_UP = "it may be in the log, and nobody will know"
 
 
-# Answers that leave open whether the batch was appended, or has been on one replica and not on another.
-_UNCERTAIN_CODES = frozenset(
+# What a broker says before it appends anything. After any other error that may pass the batch can be in the log: also
+# NOT_LEADER_OR_FOLLOWER is said to what was appended, and waited for its replicas when the leader changed.
+_NOT_APPENDED = frozenset(
     {
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
     }
 )
 _BY_CODE = {
@@ -45,9 +48,9 @@ def verdict_on(error: ClientError | None) -> Verdict:
         found = _BY_CODE.get(error.code)  # type: ignore[call-overload]
         if found is not None:
             return found  # type: ignore[no-any-return]
-        if error.code in _UNCERTAIN_CODES:
-            return Verdict.UNCERTAIN if error.is_retriable else Verdict.GIVEN_UP
-        return Verdict.RETRY if error.is_retriable else Verdict.REFUSED
+        if error.is_retriable:
+            return Verdict.RETRY if error.code in _NOT_APPENDED else Verdict.UNCERTAIN
+        return Verdict.GIVEN_UP if error.code == ErrorCode.UNKNOWN_SERVER_ERROR else Verdict.REFUSED
     if isinstance(error, BrokerUnreachable):  # nothing was sent
         return Verdict.RETRY
     if isinstance(error, InvalidRecord):  # it could not even be encoded

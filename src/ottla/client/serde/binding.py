@@ -69,9 +69,13 @@ def _encoded(bound: _Bound, topic: str, what: str, given: Any) -> Any:
 class Deserializers:
     """For a consumer: of the bytes of a record, what is handed out. What the functions raise is raised."""
 
-    def __init__(self, key: Deserializer | None, value: Deserializer | None) -> None:
+    def __init__(self, key: Deserializer | None = None, value: Deserializer | None = None) -> None:
         self._key = None if key is None else _Bound(key, "key")
         self._value = None if value is None else _Bound(value, "value")
+
+    @property
+    def are_none(self) -> bool:
+        return self._key is None and self._value is None
 
     def key(self, topic: str, data: bytes | None) -> Any:
         return data if data is None or self._key is None else self._key.function(topic)(data)

@@ -1,6 +1,7 @@
 """Protobuf with a schema registry: `pip install ottla[protobuf]`. Subjects are TOPIC-key and TOPIC-value.
 
-Messages that stand alone in their file, or beside others there; files that import others are not registered.
+Files that a message's file imports are registered too, under their own names; those of Protobuf itself every registry
+has.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from ottla.client.serde.binding import Field, Function
 from ottla.client.serde.registry import Schema, SchemaRegistry, frame, unframe
 
 PROTOBUF = "PROTOBUF"
+OF_PROTOBUF_ITSELF = "google/protobuf/"
 
 
 class ProtobufSerializer:
@@ -20,12 +22,10 @@ class ProtobufSerializer:
     def __init__(self, registry: SchemaRegistry, message: type[Any]) -> None:
         self._registry = registry
         self._message = message
-        descriptor = message.DESCRIPTOR
-        self._schema = Schema(base64.b64encode(descriptor.file.serialized_pb).decode(), PROTOBUF)
-        self._place = _place_of(descriptor)
+        self._place = _place_of(message.DESCRIPTOR)
 
     def bind(self, topic: str, field: Field) -> Function:
-        schema_id = self._registry.register(f"{topic}-{field}", self._schema)
+        schema_id = self._registry.register(f"{topic}-{field}", self._schema_of(self._message.DESCRIPTOR.file))
 
         def encode(value: Any) -> bytes:
             if not isinstance(value, self._message):
@@ -33,6 +33,12 @@ class ProtobufSerializer:
             return frame(schema_id, self._place + value.SerializeToString())
 
         return encode
+
+    def _schema_of(self, file: Any) -> Schema:
+        """With what it imports, which the registry has to know before."""
+        imported = [one for one in file.dependencies if not one.name.startswith(OF_PROTOBUF_ITSELF)]
+        references = tuple(self._registry.refer(one.name, self._schema_of(one)) for one in imported)
+        return Schema(base64.b64encode(file.serialized_pb).decode(), PROTOBUF, references)
 
 
 class ProtobufDeserializer:

@@ -24,9 +24,18 @@ class RegistryError(ClientError):
     """The schema registry refuses, or cannot be reached."""
 
 
+class Reference(NamedTuple):
+    """A schema that another one uses: the name it has there, and where the registry keeps it."""
+
+    name: str
+    subject: str
+    version: int
+
+
 class Schema(NamedTuple):
     text: str
     type: str  # AVRO, PROTOBUF or JSON
+    references: tuple[Reference, ...] = ()
 
 
 class SchemaRegistry:
@@ -40,14 +49,23 @@ class SchemaRegistry:
             self._headers["Authorization"] = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
         self._ids: dict[tuple[str, Schema], int] = {}
         self._schemas: dict[int, Schema] = {}
+        self._references: dict[tuple[str, Schema], Reference] = {}
 
     def register(self, subject: str, schema: Schema) -> int:
         """The id of a schema under a subject, which has it from now on."""
         found = self._ids.get((subject, schema))
         if found is None:
-            body = {"schema": schema.text, "schemaType": schema.type}
-            found = int(self._ask(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions", body)["id"])
+            found = int(self._ask(f"{_path(subject)}/versions", _body(schema))["id"])
             self._ids[subject, schema] = found
+        return found
+
+    def refer(self, name: str, schema: Schema) -> Reference:
+        """Registers a schema that others use, under its name, and says where it is."""
+        found = self._references.get((name, schema))
+        if found is None:
+            self.register(name, schema)
+            found = Reference(name, name, int(self._ask(_path(name), _body(schema))["version"]))
+            self._references[name, schema] = found
         return found
 
     def schema(self, schema_id: int) -> Schema:
@@ -57,7 +75,7 @@ class SchemaRegistry:
             found = self._schemas[schema_id] = Schema(answer["schema"], answer.get("schemaType", "AVRO"))
         return found
 
-    def _ask(self, path: str, body: dict[str, str] | None = None) -> Any:
+    def _ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self._url + path, data, self._headers)
         try:
@@ -69,6 +87,17 @@ class SchemaRegistry:
             raise RegistryError(f"schema registry {self._url}: {error.code} for {path}: {reason}") from None
         except OSError as error:
             raise RegistryError(f"schema registry {self._url} cannot be reached: {error}") from error
+
+
+def _path(subject: str) -> str:
+    return f"/subjects/{urllib.parse.quote(subject, safe='')}"
+
+
+def _body(schema: Schema) -> dict[str, Any]:
+    body: dict[str, Any] = {"schema": schema.text, "schemaType": schema.type}
+    if schema.references:
+        body["references"] = [reference._asdict() for reference in schema.references]
+    return body
 
 
 def frame(schema_id: int, data: bytes) -> bytes:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ottla.client import NewRecord, Producer
-from ottla.pipelines.tables.columns import Columns, merged
+from ottla.pipelines.tables.columns import Columns, DoesNotFit, check_keys, check_name, merged
+from ottla.pipelines.tables.dead_letters import BadMessage, send_dead_letters
 from ottla.pipelines.tables.frames import are_messages, decoded, typed
-from ottla.pipelines.tables.rules import DeadLetters, Rules
+from ottla.pipelines.tables.rules import Rules
 from ottla.pipelines.tables.table import Offsets
 
 if TYPE_CHECKING:
@@ -33,16 +34,6 @@ class ColumnsUnsettled(Exception):
     """A batch keeps asking for other columns."""
 
 
-@dataclass(frozen=True, slots=True)
-class BadMessage:
-    topic: str | None
-    partition: int | None
-    offset: int | None
-    key: bytes | None
-    value: bytes | None
-    reason: str
-
-
 @dataclass(slots=True)
 class Outcome:
     """What became of a batch, or the columns that are needed first."""
@@ -55,7 +46,7 @@ class Outcome:
 
 
 class Engine(Protocol):
-    """Keeps the table. `deltalake` does it in this process, `spark` on Spark's executors; the result is equal."""
+    """Keeps the table. `deltalake` does it in this process, `delta-spark` on Spark's executors; the result is equal."""
 
     def columns(self) -> Columns: ...
     def create(self, columns: Columns) -> None: ...
@@ -68,6 +59,7 @@ class Engine(Protocol):
     def begin_fold(self) -> bool: ...
     def fold_step(self) -> bool: ...
     def clean(self, retention_hours: int) -> None: ...
+    def expire_tombstones(self, hours: float) -> int: ...
     def replace_with(self, fresh: Any) -> None: ...
     def base_rows(self) -> int: ...
     def open_rows(self) -> int: ...
@@ -75,7 +67,11 @@ class Engine(Protocol):
     def is_folding(self) -> bool: ...
 
 
-def engine_of(path: str, rules: Rules, spark: object) -> Engine:
+def engine_of(path: str, rules: Rules, spark: Any) -> Engine:
+    if rules.engine == "delta-spark":
+        from ottla.pipelines.tables.spark_engine import SparkEngine
+
+        return SparkEngine(path, rules.layout, spark)
     from ottla.pipelines.tables.local_engine import LocalEngine
 
     return LocalEngine(path, rules.layout, rules.storage_options)
@@ -89,29 +85,41 @@ class Applier:
         self.rules = rules
         self.engine = engine_of(target, rules, spark)
         self.failure: BaseException | None = None
+        self.mark: Offsets = {}
+        """Of the topic that the batches are from; kept with their offsets."""
+        self.sends_letters = True
         self.last_outcome: Outcome | None = None
         self.applied_changes = 0
         self.bad_messages = 0
         self.last_commit_time: float | None = None
         self._lock = threading.Lock()
         if rules.columns:
-            self.engine.create(merged(self.engine.columns(), rules.columns))
+            self._create(merged(self.engine.columns(), rules.columns))
 
-    def apply(self, frame: DataFrame, batch_id: int = 0) -> Outcome:
-        """One batch. For `foreachBatch`; what fails is kept in `failure`, for Spark makes a text of it."""
+    def apply(self, frame: DataFrame, read_through: Offsets | None = None) -> Outcome:
+        """One batch. For `foreachBatch`; what fails is kept in `failure`, for Spark makes a text of it.
+
+        `read_through` are the last offsets that were read for the batch. They may be those of records that nobody
+        sees: the markers of transactions, and what was aborted.
+        """
         with self._lock:
             try:
-                outcome = self._apply(frame)
-                self.fold_for(FOLD_SECONDS)
+                outcome = self._apply(frame, read_through or {})
+                self._fold_for(FOLD_SECONDS)
             except BaseException as error:
                 self.failure = error
                 raise
             return outcome
 
-    def _apply(self, frame: DataFrame) -> Outcome:
+    def _apply(self, frame: DataFrame, read_through: Offsets) -> Outcome:
         outcome = self._judged(frame)
         if outcome.bad:
             self._send_away(outcome.bad)
+        if read_through and are_messages(frame):
+            known = self.engine.offsets(list(read_through)) | outcome.offsets
+            outcome.offsets |= {place: last for place, last in read_through.items() if last > known.get(place, -1)}
+        if outcome.offsets:
+            outcome.offsets |= self.mark
         if outcome.changes or outcome.offsets:
             outcome.changes = self.engine.append(outcome)
             self.last_commit_time = time.time()
@@ -131,33 +139,54 @@ class Applier:
                 rows = typed(frame, self.rules)
                 known = merged(known, _typed_columns(rows))
                 if known != self.engine.columns():
-                    self.engine.create(known)
+                    self._create(known)
             outcome = self.engine.judge(rows)
             if not outcome.needed_columns:
                 return outcome
-            wanted = known
-            for columns in outcome.needed_columns:
-                wanted = merged(wanted, columns)
-            self.engine.create(wanted)
+            self._create(self._together(known, outcome.needed_columns))
         raise ColumnsUnsettled(f"{self.target}: the columns of a batch do not settle")
+
+    def _together(self, known: Columns, needed: list[Columns]) -> Columns:
+        """Messages of one batch may contradict each other: the first is believed, and the next round refuses others."""
+        wanted = known
+        for columns in needed:
+            with contextlib.suppress(DoesNotFit):
+                asked = merged(wanted, columns)
+                for name in columns.keys() - wanted.keys():
+                    check_name(name, asked)
+                check_keys(self.rules.keys, wanted, asked)
+                wanted = asked
+        return wanted
+
+    def _create(self, columns: Columns) -> None:
+        check_keys(self.rules.keys, self.engine.columns(), columns)
+        self.engine.create(columns)
 
     def _send_away(self, bad: list[BadMessage]) -> None:
         """To the dead letters, before the offsets behind them are committed: none is lost, one may come twice."""
         letters = self.rules.dead_letters
         if self.rules.on_error == "stop" or letters is None:
-            first = bad[0]
-            raise BadEvent(f"{_place(first)}: {first.reason}")
-        send_dead_letters(letters, bad)
+            raise BadEvent(str(bad[0]))
+        if self.sends_letters:
+            send_dead_letters(letters, bad)
 
-    def fold_for(self, seconds: float) -> None:
-        """Go on with a fold, or begin one if enough has come together."""
+    def _fold_for(self, seconds: float, *, is_due: bool = False) -> None:
+        """Go on with a fold, or begin one if enough has come together or it is due."""
         engine = self.engine
-        if not engine.is_folding and engine.open_rows() < self._fold_rows():
+        if not engine.is_folding and engine.open_rows() < (1 if is_due else self._fold_rows()):
             return
         until = time.monotonic() + seconds
         if engine.begin_fold():
             while engine.fold_step() and time.monotonic() < until:
                 pass
+
+    def fold_between_batches(self, *, is_due: bool) -> None:
+        """Some steps of a fold while no batch is applied; a batch that comes waits for one step at most."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self._fold_for(FOLD_SECONDS, is_due=is_due)
+            finally:
+                self._lock.release()
 
     def fold(self) -> None:
         """Fold everything."""
@@ -166,8 +195,11 @@ class Applier:
                 while self.engine.fold_step():
                     pass
 
-    def clean(self, retention_hours: int) -> None:
+    def clean(self, retention_hours: int, tombstone_hours: float) -> None:
+        """Join and remove files, and forget deletes that are older than `tombstone_hours`; below 0 they stay."""
         with self._lock:
+            if tombstone_hours >= 0 and not self.engine.is_folding:
+                self.engine.expire_tombstones(tombstone_hours)
             self.engine.clean(retention_hours)
 
     def _fold_rows(self) -> int:
@@ -178,31 +210,6 @@ def _typed_columns(rows: DataFrame) -> Columns:
     from ottla.pipelines.tables.columns import type_named
 
     return {name: type_named(kind) for name, kind in rows.dtypes if not name.startswith("_")}
-
-
-def _place(message: BadMessage) -> str:
-    if message.topic is None:
-        return "a row of the source"
-    return f"{message.topic}, partition {message.partition}, offset {message.offset}"
-
-
-def send_dead_letters(letters: DeadLetters, bad: list[BadMessage]) -> None:
-    """Each with its own key and value, and in headers where it came from and what is wrong with it."""
-    records = [
-        NewRecord(
-            message.value,
-            key=message.key,
-            headers=[
-                ("ottla.error", message.reason.encode()),
-                ("ottla.topic", (message.topic or "").encode()),
-                ("ottla.partition", str(message.partition).encode()),
-                ("ottla.offset", str(message.offset).encode()),
-            ],
-        )
-        for message in bad
-    ]
-    with Producer(letters.bootstrap, create_topics=True) as producer:
-        producer.send_many(letters.topic, records)
 
 
 def needed_columns(texts: list[str]) -> list[Columns]:

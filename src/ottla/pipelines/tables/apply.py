@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.pipelines.tables.applier import Applier, Outcome
+from ottla.pipelines.tables.checkpoint import new_checkpoint, read_through, remove_after
 from ottla.pipelines.tables.columns import type_named
+from ottla.pipelines.tables.dead_letters import DeadLetters
 from ottla.pipelines.tables.layout import DEFAULT_BUCKETS
-from ottla.pipelines.tables.rules import DeadLetters, Rules, names
+from ottla.pipelines.tables.rules import Rules, names
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -70,12 +71,14 @@ def apply_changes(
 
 def start_stream(source: DataFrame, applier: Applier, trigger: Mapping[str, Any]) -> StreamingQuery:
     """Run a stream into a table. The table knows what it has, so the checkpoint need not outlive the query."""
-    checkpoint = tempfile.mkdtemp(prefix="ottla-checkpoint-")
+    checkpoint = new_checkpoint()
 
     def apply(batch: DataFrame, batch_id: int) -> None:
-        applier.apply(batch, batch_id)
+        applier.apply(batch, read_through(checkpoint, batch_id))
 
     writer = source.writeStream.foreachBatch(apply).option("checkpointLocation", f"file://{checkpoint}")
     if trigger:
         writer = writer.trigger(**trigger)
-    return writer.start()
+    query = writer.start()
+    remove_after(query, checkpoint)
+    return query

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -25,11 +26,19 @@ _ARROW: dict[str, pa.DataType] = {
 }
 _SPARK = {arrow: name for name, arrow in _ARROW.items()}
 _OTHER_NAMES = {"long": "bigint", "integer": "int", "short": "smallint", "real": "float", "tinyint": "smallint"}
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_DECIMAL = re.compile(r"decimal\((\d{1,3}),\s*(\d{1,3})\)")
+_NEVER_IN_NAMES = " ,;{}()=`."
 # Each type may become any that stands behind it in its row.
 _WIDENINGS = (("smallint", "int", "bigint"), ("smallint", "int", "double"), ("float", "double"))
 _WHOLE_DIGITS = {"smallint": 5, "int": 10, "bigint": 19}
 _MOST_DECIMAL_DIGITS = 38
+_WHOLE_OR_NONE = {int, type(None)}
+
+# The years 1 to 9999: Python has no others, and other readers have their troubles with them.
+FIRST_TIME_MS, LAST_TIME_MS = -62_135_596_800_000, 253_402_300_799_999
+_DAY_MS = 86_400_000
+_EPOCH = dt.datetime(1970, 1, 1)
+_DATE_LENGTH = len("2026-11-16")
 
 Columns = dict[str, str]
 
@@ -42,9 +51,23 @@ def type_named(name: str) -> str:
     """The one name of a type that has several; refuses what is not known."""
     plain = name.strip().lower()
     plain = _OTHER_NAMES.get(plain, plain)
-    if plain not in _ARROW and _DECIMAL.fullmatch(plain) is None:
+    decimal = _DECIMAL.fullmatch(plain)
+    if plain not in _ARROW and decimal is None:
         raise DoesNotFit(f"the type {name!r} is unknown; there are {', '.join(_ARROW)} and decimal(p,s)")
+    if decimal and not (1 <= int(decimal[1]) <= _MOST_DECIMAL_DIGITS and int(decimal[2]) <= int(decimal[1])):
+        raise DoesNotFit(f"the type {name!r} has no 1 to {_MOST_DECIMAL_DIGITS} digits with its fraction among them")
     return plain.replace(" ", "")
+
+
+def check_name(name: str, known: Iterable[str]) -> None:
+    """DoesNotFit for the name of a new column that a table cannot have beside those that it has."""
+    if name.startswith("_"):
+        raise DoesNotFit(f"column {name!r}: names that begin with an underscore are the table's own")
+    if not name or any(each in _NEVER_IN_NAMES or each < " " or "\ud800" <= each <= "\udfff" for each in name):
+        raise DoesNotFit(f"column {name!r}: no name is empty or holds control characters or any of {_NEVER_IN_NAMES!r}")
+    for other in known:
+        if other != name and other.lower() == name.lower():
+            raise DoesNotFit(f"column {name!r}: the table has {other!r}, and Spark does not tell them apart")
 
 
 def arrow_type(name: str) -> pa.DataType:
@@ -105,6 +128,14 @@ def merged(known: Mapping[str, str], asked: Mapping[str, str]) -> Columns:
     return columns
 
 
+def check_keys(keys: Sequence[str], known: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    """A key column may only widen where its values stay the same text: by that rows are found in their buckets."""
+    for key in keys:
+        was, is_now = known.get(key), wanted.get(key)
+        if was is not None and was != is_now and not {was, is_now} <= _WHOLE_DIGITS.keys():
+            raise DoesNotFit(f"the key column {key!r} is {was}, which cannot become {is_now}")
+
+
 def type_of(value: object) -> str | None:
     """The type of a JSON value for which no type is declared; None for null, which fits all."""
     if value is None:
@@ -122,8 +153,12 @@ def column_of(values: Sequence[Any], type_name: str) -> pa.Array:
         return _column_of(values, type_name)
     except DoesNotFit:
         raise
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise DoesNotFit(f"a value does not fit {type_name}: {str(error).splitlines()[0]}") from error
+    except (pa.ArrowException, TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise DoesNotFit(f"a value does not fit {type_name}: {_first_line(error)}") from error
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _column_of(values: Sequence[Any], type_name: str) -> pa.Array:
@@ -137,14 +172,23 @@ def _column_of(values: Sequence[Any], type_name: str) -> pa.Array:
     if type_name == "timestamp":
         return _timestamps(values, arrow)
     if type_name == "date":
-        return pa.array(values, pa.string()).cast(arrow)
+        return _within_years(pa.array(values, pa.string()).cast(arrow), pa.int32(), _DAY_MS)
     if type_name.startswith("decimal"):
         return pa.array([None if value is None else _decimal_text(value) for value in values], pa.string()).cast(arrow)
-    if type_name != "boolean" and any(type(value) is bool for value in values):
-        raise DoesNotFit(f"true and false do not fit {type_name}")
     if type_name == "boolean":
         return pa.array([None if value is None else _boolean(value) for value in values], arrow)
-    return pa.array(values, arrow)
+    if set(map(type, values)) <= _WHOLE_OR_NONE:
+        return pa.array(values, arrow)
+    return pa.array([None if value is None else _whole(value) for value in values], arrow)
+
+
+def _whole(value: object) -> int:
+    """Arrow would take true for 1, and cut off a fraction without a word."""
+    if type(value) is int:
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    raise DoesNotFit(f"{value!r} is no whole number")
 
 
 def _text(value: object) -> str:
@@ -172,10 +216,31 @@ def _decimal_text(value: object) -> str:
 def _timestamps(values: Sequence[Any], arrow: pa.DataType) -> pa.Array:
     """ISO 8601 texts, or milliseconds since 1970."""
     if all(value is None or type(value) is int for value in values):
-        return pc.multiply(pa.array(values, pa.int64()), 1000).cast(arrow)
-    texts = [value if value is None or type(value) is not str or _has_zone(value) else value + "Z" for value in values]
-    return pa.array(texts, pa.string()).cast(arrow)
+        times = _within_years(pa.array(values, pa.int64()), pa.int64(), 1)
+        return pc.multiply(times, 1000).cast(arrow)
+    texts = [_time_text(value) for value in values]
+    times = pa.array(texts, pa.string()).cast(arrow)
+    _within_years(times.cast(pa.timestamp("ms", tz="UTC"), safe=False), pa.int64(), 1)
+    return times
 
 
-def _has_zone(text: str) -> bool:
-    return text.endswith("Z") or "+" in text[10:] or "-" in text[10:]
+def _within_years(times: pa.Array, plain: pa.DataType, unit_ms: int) -> pa.Array:
+    """Times that a calendar has; `unit_ms` is what one of them counts."""
+    ends = pc.min_max(times.cast(plain)).as_py()
+    if ends["min"] is not None and not FIRST_TIME_MS <= ends["min"] * unit_ms <= ends["max"] * unit_ms <= LAST_TIME_MS:
+        raise DoesNotFit("the years of a time are 1 to 9999")
+    return times
+
+
+def _time_text(value: object) -> object:
+    """As text with a zone: UTC, where it says nothing else."""
+    if type(value) is int:
+        return f"{(_EPOCH + dt.timedelta(milliseconds=value)).isoformat(timespec='microseconds')}Z"
+    return _with_zone(value) if isinstance(value, str) else value
+
+
+def _with_zone(text: str) -> str:
+    if len(text) == _DATE_LENGTH:
+        return f"{text}T00:00:00Z"
+    has_zone = text.endswith("Z") or "+" in text[_DATE_LENGTH:] or "-" in text[_DATE_LENGTH:]
+    return text if has_zone else f"{text}Z"

@@ -1,8 +1,9 @@
 """Messages of a topic as rows of changes, by the batch, in Arrow. Runs wherever Spark runs Python.
 
 One message becomes one row, or two where the primary key of a row changed: a delete of the old and an upsert of the
-new. A message that is no change event becomes a row with the reason. A message that needs columns that are not known
-yet becomes a row that names them; the batch is decoded again when the table has them.
+new. A truncate becomes a delete without a key. A message that is no change event becomes a row with the reason. A
+message that needs columns that are not known yet becomes a row that names them; the batch is decoded again when the
+table has them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from ottla.pipelines.tables.columns import Columns, DoesNotFit, arrow_type, column_of, merged, type_named, type_of
+from ottla.pipelines.tables.columns import (
+    Columns,
+    DoesNotFit,
+    arrow_type,
+    check_keys,
+    check_name,
+    column_of,
+    merged,
+    type_named,
+    type_of,
+)
 from ottla.pipelines.tables.event import ChangeEvent, InvalidEvent, Row, read_event
 from ottla.pipelines.tables.position import InvalidPosition, encode_position
 
@@ -69,6 +80,7 @@ class Decoding:
                 yield _Batch(self).decoded(batch)
 
 
+MOST_REASON_CHARACTERS = 400
 # Why a message is no change, and which columns it needs.
 _Outcome = tuple[str | None, str | None]
 
@@ -101,6 +113,7 @@ class _Batch:
                 outcomes.append((error, new_columns))
                 places.append(index)
         data = self._data_columns(changes, outcomes)
+        _refuse_whole(outcomes, places)
         kept = [
             None if error or new_columns else change
             for change, (error, new_columns) in zip(changes, outcomes, strict=True)
@@ -138,14 +151,16 @@ class _Batch:
                 return [], None, None
             changes = self._changes(event, offset)
             needed = self._needed_columns(event)
-        except (InvalidEvent, InvalidPosition, DoesNotFit) as error:
-            return [], str(error), None
+        except (InvalidEvent, InvalidPosition, DoesNotFit, RecursionError) as error:
+            return [], _shortened(str(error)), None
         return changes, None, needed
 
     def _changes(self, event: ChangeEvent, offset: int) -> list[_Change]:
         position = self._position(event, offset)
         commit_time_ms = event.commit_time_ms
         keys = self.decoding.keys
+        if event.operation == "t":
+            return self._truncation(position, commit_time_ms)
         if event.operation == "d":
             old_key = _key_in(event.before, keys) or _key_in(event.key, keys)
             if old_key is None:
@@ -167,6 +182,13 @@ class _Batch:
                 changes.insert(0, _Change(old_key, True, position, commit_time_ms))
         return changes
 
+    def _truncation(self, position: str, commit_time_ms: int | None) -> list[_Change]:
+        if self.decoding.sequence_by == "offset":
+            raise InvalidEvent("a truncate needs positions: offsets of one partition say nothing of the others")
+        if any(key not in self.decoding.columns for key in self.decoding.keys):
+            return []  # the table has never had a row
+        return [_Change({}, True, position, commit_time_ms)]
+
     def _position(self, event: ChangeEvent, offset: int) -> str:
         if self.decoding.sequence_by == "offset":
             return encode_position(offset)
@@ -179,7 +201,7 @@ class _Batch:
         known = self.decoding.columns
         if event.columns is not None:
             # One answer for all events of a version, which is found by what it declares.
-            declared = json.dumps(event.columns)
+            declared = str(event.columns)
             if declared not in self.checked_schemas:
                 asked = {str(name): type_named(str(kind)) for name, kind in event.columns.items()}
                 self.checked_schemas[declared] = self._beyond_known(asked)
@@ -195,10 +217,10 @@ class _Batch:
         if not self.decoding.adds_columns:
             return None
         wanted = {name: kind for name, kind in asked.items() if self.decoding.wants(name)}
-        for name in wanted:
-            if name.startswith("_"):
-                raise DoesNotFit(f"column {name!r}: names that begin with an underscore are the table's own")
+        for name in wanted.keys() - known.keys():
+            check_name(name, [*known, *wanted])
         together = merged(known, wanted)
+        check_keys(self.decoding.keys, known, together)
         return None if together == known else json.dumps(wanted)
 
     def _data_columns(self, changes: Sequence[_Change | None], outcomes: list[_Outcome]) -> list[pa.Array]:
@@ -219,31 +241,53 @@ class _Batch:
         return columns
 
 
-def _of_bad(parts: Sequence[bytes | None], places: list[int], outcomes: list[_Outcome]) -> pa.Array:
-    """Only what goes to the dead letters is carried along."""
-    bad = [parts[at] if error else None for at, (error, _) in zip(places, outcomes, strict=True)]
-    return pa.array(bad, pa.binary())
+def _refuse_whole(outcomes: list[_Outcome], places: Sequence[int]) -> None:
+    """A message of two rows, one of which does not fit, changes nothing."""
+    refused = {place: outcome for place, outcome in zip(places, outcomes, strict=True) if outcome[0] is not None}
+    if refused:
+        outcomes[:] = [refused.get(place, outcome) for place, outcome in zip(places, outcomes, strict=True)]
 
 
 def _misfit(name: str, value: object, type_name: str) -> str | None:
     try:
         column_of([value], type_name)
     except DoesNotFit as error:
-        return f"column {name!r}: {error}"
+        return _shortened(f"column {name!r}: {error}")
     return None
+
+
+def _shortened(reason: str) -> str:
+    """What is wrong with a message may quote from it, and it may be long."""
+    return reason if len(reason) <= MOST_REASON_CHARACTERS else f"{reason[:MOST_REASON_CHARACTERS]}..."
 
 
 def _key_in(row: Mapping[str, Any] | None, keys: Sequence[str]) -> Row | None:
     if row is None:
         return None
-    found = {name: row.get(name) for name in keys}
-    return None if any(value is None for value in found.values()) else found
+    found = {}
+    for name in keys:
+        value = row.get(name)
+        if value is None or value != value:  # what is not a number equals nothing, not even itself
+            return None
+        found[name] = value
+    return found
+
+
+_DECODE_JSON = json.JSONDecoder().decode
 
 
 def _parsed(values: Sequence[bytes | None]) -> Iterator[tuple[object, str | None]]:
     """Each value as JSON, or why it is none."""
     for value in values:
         try:
-            yield (None if value is None else json.loads(value)), None
-        except (ValueError, RecursionError) as error:
-            yield None, f"the message is no JSON: {error}"
+            yield (None if value is None else _DECODE_JSON(value.decode())), None
+        except (ValueError, RecursionError):
+            yield _parsed_with_care(value or b"")
+
+
+def _parsed_with_care(value: bytes) -> tuple[object, str | None]:
+    """What is not plain UTF-8 may still be JSON in another encoding."""
+    try:
+        return json.loads(value), None
+    except (ValueError, RecursionError) as error:
+        return None, f"the message is no JSON: {error}"

@@ -7,12 +7,12 @@ import datetime as dt
 import decimal
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from ottla.pipelines.tables.columns import FIRST_TIME_MS, LAST_TIME_MS
 from ottla.pipelines.tables.position import Position
 
-OPERATIONS = {"c": "create", "u": "update", "d": "delete", "r": "read"}
+OPERATIONS = {"c": "create", "u": "update", "d": "delete", "r": "read", "t": "truncate"}
 Row = dict[str, Any]
 
 
@@ -20,8 +20,7 @@ class InvalidEvent(ValueError):
     """A message that is no change event; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeEvent:
+class ChangeEvent(NamedTuple):
     """`position` is what orders the changes of a key. `before` is there where the source knows it.
 
     `columns` are the table's columns with their types in Spark's words ("bigint", "decimal(10,2)"); without them types
@@ -84,7 +83,7 @@ def read_event(document: object, message_key: bytes | None = None) -> ChangeEven
         if not isinstance(document, dict):
             raise InvalidEvent("the message has an empty payload")
     operation = document.get("op")
-    if operation not in OPERATIONS:
+    if not isinstance(operation, str) or operation not in OPERATIONS:
         raise InvalidEvent(
             "the message has no 'op'" if operation is None else f"the operation {operation!r} is unknown"
         )
@@ -93,18 +92,22 @@ def read_event(document: object, message_key: bytes | None = None) -> ChangeEven
         return _read_debezium(document, source, message_key)
     schema = document.get("schema")
     version, columns = (schema.get("version"), schema.get("columns")) if isinstance(schema, dict) else (None, None)
-    commit_time = document.get("commit_time")
     return ChangeEvent(
         operation,
         _row(document, "key"),
         _row(document, "before"),
         _row(document, "after"),
         document.get("position"),
-        commit_time if isinstance(commit_time, int) else None,
+        _moment(document.get("commit_time")),
         version if isinstance(version, int) else None,
         columns if isinstance(columns, dict) else None,
         document.get("table"),
     )
+
+
+def _moment(value: object) -> int | None:
+    """Milliseconds since 1970; None for what is no time that a calendar has: a change is no worse without it."""
+    return value if type(value) is int and FIRST_TIME_MS <= value <= LAST_TIME_MS else None
 
 
 def _row(document: Row, name: str) -> Row | None:
@@ -122,7 +125,7 @@ def _read_debezium(document: Row, source: Row, message_key: bytes | None) -> Cha
         _row(document, "before"),
         _row(document, "after"),
         _debezium_position(source),
-        source.get("ts_ms") if isinstance(source.get("ts_ms"), int) else None,
+        _moment(source.get("ts_ms")),
         None,
         None,
         table or None,
@@ -148,5 +151,13 @@ def _debezium_position(source: Row) -> Position | None:
     for name in ("lsn", "scn"):
         number = source.get(name)
         if number is not None:
-            return int(number)
+            return _whole_number(name, number)
     return None
+
+
+def _whole_number(name: str, number: object) -> int:
+    if type(number) is int:
+        return number
+    if isinstance(number, str) and number.isdecimal() and number.isascii():
+        return int(number)
+    raise InvalidEvent(f"the position {name} is a whole number, not {number!r}")

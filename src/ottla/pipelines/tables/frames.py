@@ -29,13 +29,15 @@ def decoded(messages: DataFrame, decoding: Decoding, buckets: int) -> DataFrame:
     """The rows of changes in messages, decoded where the messages are read."""
     rows = messages.select(*MESSAGE_COLUMNS).mapInArrow(decoding.decode, from_arrow_schema(decoding.schema()))
     if all(key in decoding.columns for key in decoding.keys):
-        return rows.withColumn("_bucket", bucket(decoding.keys, buckets))
+        return rows.withColumn("_bucket", bucket(rows, decoding.keys, buckets))
     return rows.withColumn("_bucket", fn.lit(None).cast("int"))
 
 
-def bucket(keys: Sequence[str], buckets: int) -> Column:
-    """The same as `layout.bucket_of`."""
-    text = fn.concat_ws("\x00", *[fn.col(key).cast("string") for key in keys])
+def bucket(rows: DataFrame, keys: Sequence[str], buckets: int) -> Column:
+    """The same as `layout.bucket_of`. A time is counted in microseconds, for as text it has the session's time zone."""
+    kinds = {name: rows.schema[name].dataType for name in keys}
+    parts = [fn.unix_micros(name) if isinstance(kinds[name], TimestampType) else fn.col(name) for name in keys]
+    text = fn.concat_ws("\x00", *[part.cast("string") for part in parts])
     return (fn.crc32(text.cast("binary")) % buckets).cast("int")
 
 
@@ -72,7 +74,7 @@ def typed(frame: DataFrame, rules: Rules) -> DataFrame:
         fn.lit(None).cast("string").alias("_new_columns"),
         fn.when(error.isNotNull(), key_text.cast("binary")).alias("_message_key"),
         fn.when(error.isNotNull(), fn.to_json(fn.struct("*")).cast("binary")).alias("_message_value"),
-        bucket(rules.keys, rules.layout.buckets).alias("_bucket"),
+        bucket(frame, rules.keys, rules.layout.buckets).alias("_bucket"),
     )
 
 

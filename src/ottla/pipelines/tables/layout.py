@@ -8,15 +8,15 @@ replaces them by what they still mean: the tombstones of deleted keys.
     appends to generation 7   ->   fold of 7, bucket by bucket   ->   7 shrinks to its tombstones
                                    appends go to generation 8
 
-The progress of a fold is an app transaction of each bucket in the commit that changes the bucket. A change that is
-applied twice does nothing, so a fold may be cut at any point and go on.
+The progress of a fold is an app transaction of each bucket in the commit that changes the bucket, or one for all where
+one commit folds them all. A change that is applied twice does nothing, so a fold may be cut at any point and go on.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -29,6 +29,16 @@ BUCKET = "_bucket"
 GENERATION = "_generation"
 DEFAULT_BUCKETS = 16
 FOLDED = "ottla:folded"
+FOLD_OF_ALL = "ottla:fold"
+# The generation that appends go to, in every commit of an append. A fold raises it before it reads what it folds: a
+# writer that does not know of the fold is fenced.
+OPEN = "ottla:open"
+# The generation through which a table that was made anew will be folded: one that has no changes, so that no other
+# fold goes through it. It is written down before the plain table is replaced. Until the changes are, too, and `FOLDED`
+# has come up to it, the one does not belong to the other.
+REPLACING = "ottla:replacing"
+_OFFSET = "ottla:offset:"
+_NEVER = -1
 _BUCKET_FIELD = pa.field(BUCKET, pa.int32())
 _GENERATION_FIELD = pa.field(GENERATION, pa.int32())
 _POSITION_FIELD = pa.field("_position", pa.string())
@@ -98,12 +108,49 @@ def changes_path(path: str) -> str:
 
 def offset_id(topic: str, partition: int) -> str:
     """The app transaction whose version is the last offset of a partition that the table has."""
-    return f"ottla:offset:{topic}:{partition}"
+    return f"{_OFFSET}{topic}:{partition}"
+
+
+def place_of(app_id: str) -> tuple[str, int] | None:
+    """The partition whose offset an app transaction holds; None for one of another kind."""
+    if not app_id.startswith(_OFFSET):
+        return None
+    topic, _, partition = app_id.removeprefix(_OFFSET).rpartition(":")
+    return topic, int(partition)
+
+
+def tombstones_id(generation: int) -> str:
+    """The app transaction whose version is when the tombstones of a generation were first looked at, in seconds."""
+    return f"ottla:tombstones:{generation}"
 
 
 def fold_id(bucket: int) -> str:
     """The app transaction whose version is the last generation that the bucket of the table has."""
     return f"ottla:fold:{bucket}"
+
+
+def folded_through(version_of: Callable[[str], int | None], bucket: int) -> int:
+    """The last generation that a bucket of the plain table has, -1 if none; by a fold of its own or by one of all."""
+    return max(_number(version_of(fold_id(bucket))), _number(version_of(FOLD_OF_ALL)))
+
+
+def is_half_replaced(version_of: Callable[[str], int | None], base_version_of: Callable[[str], int | None]) -> bool:
+    """Whether the plain table is new and the changes, of which `version_of` tells, are still those of the old one."""
+    replacing, folded = (_number(version_of(name)) for name in (REPLACING, FOLDED))
+    return folded < replacing == folded_through(base_version_of, 0)
+
+
+def check_whole(
+    path: str, version_of: Callable[[str], int | None], base_version_of: Callable[[str], int | None]
+) -> None:
+    if is_half_replaced(version_of, base_version_of):
+        raise TableRefused(
+            f"a rebuild of {path} was cut before it was complete: 'ottla pipeline rebuild' makes it whole"
+        )
+
+
+def _number(version: int | None) -> int:
+    return _NEVER if version is None else version
 
 
 def bucket_of(key: Sequence[object], buckets: int) -> int:

@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ottla.pipelines.tables.applier import BadMessage, Outcome, needed_columns
+from ottla.pipelines.tables.applier import Outcome, needed_columns
+from ottla.pipelines.tables.dead_letters import BadMessage
 from ottla.pipelines.tables.layout import Layout
 from ottla.pipelines.tables.table import ChangeTable, Offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+_PLACE = [(name, "ascending") for name in ("_topic", "_partition", "_offset")]
 
 
 class LocalEngine(ChangeTable):
@@ -28,7 +32,8 @@ class LocalEngine(ChangeTable):
         """What is new in the rows, by the offsets that the table has."""
         offsets = _last_offsets(rows)
         rows = _beyond(rows, self.offsets(list(offsets)))
-        needed = pc.unique(pc.drop_null(rows["_new_columns"])).to_pylist()
+        asking = rows.filter(pc.is_valid(rows["_new_columns"]))
+        needed = pc.unique(asking.sort_by(_PLACE)["_new_columns"]).to_pylist()
         if needed:
             return Outcome(needed_columns=needed_columns(needed))
         changes = rows.filter(pc.is_valid(rows["_position"]))

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import runpy
 import tomllib
+import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ottla.client import Isolation
+from ottla.pipelines.tables import settings
 from ottla.pipelines.tables.columns import DoesNotFit, type_named
+from ottla.pipelines.tables.dead_letters import DeadLetters
 from ottla.pipelines.tables.layout import DEFAULT_BUCKETS
-from ottla.pipelines.tables.rules import DeadLetters, Rules, RulesRefused, Transform, names
+from ottla.pipelines.tables.rules import Rules, RulesRefused, Transform, names
+from ottla.pipelines.tables.settings import SettingRefused, check_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
+# Of a batch, which goes through the driver: what is in a topic when a pipeline begins may be more than that holds.
+DEFAULT_BATCH_OFFSETS = 500_000
 DEFAULT_RETENTION_HOURS = 24
+DEFAULT_TOMBSTONE_HOURS = 7 * 24
 FORMATS = ("ottla", "kafka")
 
 
@@ -28,7 +36,8 @@ class PipelineRefused(ValueError):
 class Table:
     """One table: the topic `source`, the path `target`, and the rules of `apply_changes`.
 
-    `check_against` is what `verify` compares with: a SQLite file and the table in it, as in "shop.db:customers".
+    `check_against` is what `verify` compares with: a SQLite file and the table in it, as in "shop.db:customers", or
+    "mysql://USER:PASSWORD@HOST:PORT/DATABASE.TABLE".
     `transform`, in Python, is a function on the stream of messages before they are applied.
     """
 
@@ -58,7 +67,7 @@ class Table:
 @dataclass(frozen=True)
 class Pipeline:
     """`format` is the Spark source to read with: "ottla", or "kafka" for Spark's own. `engine` keeps the tables:
-    "deltalake" in the driver, for one machine, or "spark" on the executors, which needs the jars of delta-spark."""
+    "deltalake" in the driver, for one machine, or "delta-spark" on the executors, which needs its jars."""
 
     bootstrap: str
     tables: tuple[Table, ...]
@@ -69,10 +78,13 @@ class Pipeline:
     spark: Mapping[str, str] = field(default_factory=dict)
     storage_options: Mapping[str, str] | None = None
     trigger_seconds: float = 1.0
-    max_offsets_per_trigger: int | None = None
+    max_offsets_per_trigger: int = DEFAULT_BATCH_OFFSETS
     fold_minutes: float = 10.0
+    fold_idle_seconds: float = 30.0
     clean_minutes: float = 60.0
     retention_hours: int = DEFAULT_RETENTION_HOURS
+    tombstone_hours: float = DEFAULT_TOMBSTONE_HOURS
+    start_seconds: float = 30.0
     group: str | None = None
 
     def __post_init__(self) -> None:
@@ -110,6 +122,17 @@ class Pipeline:
         except (RulesRefused, DoesNotFit) as error:
             raise PipelineRefused(f"table {table.name}: {error}") from error
 
+    def source_options(self) -> dict[str, str]:
+        """For the source of either format. Spark's own would read what was aborted, if it were not told."""
+        given = {"kafka.bootstrap.servers": self.bootstrap, "kafka.isolation.level": "read_committed"}
+        return given | dict(self.options)
+
+    def isolation(self) -> Isolation:
+        """That of the source: where a partition ends depends on it."""
+        given = {name.lower(): value for name, value in self.source_options().items()}
+        is_committed = given["kafka.isolation.level"].lower() == "read_committed"
+        return Isolation.READ_COMMITTED if is_committed else Isolation.READ_UNCOMMITTED
+
     def table(self, name: str) -> Table:
         for table in self.tables:
             if table.name == name:
@@ -124,10 +147,10 @@ def load_pipeline(file: Path) -> Pipeline:
             pipeline = _from_python(file)
         else:
             pipeline = _from_toml(file)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, SettingRefused, PipelineRefused) as error:
         raise PipelineRefused(f"{file}: {error}") from error
-    except PipelineRefused as error:
-        raise PipelineRefused(f"{file}: {error}") from error
+    except UnicodeDecodeError as error:
+        raise PipelineRefused(f"{file}: it is no text: {error.reason}") from error
     folder = file.resolve().parent
     tables = tuple(
         replace(table, target=_beside(folder, table.target), check_against=_beside(folder, table.check_against))
@@ -137,10 +160,21 @@ def load_pipeline(file: Path) -> Pipeline:
 
 
 def _from_python(file: Path) -> Pipeline:
-    found = runpy.run_path(str(file)).get("pipeline")
+    try:
+        found = runpy.run_path(str(file)).get("pipeline")
+    except OSError:
+        raise
+    except Exception as error:
+        raise PipelineRefused(f"{_place_in(file, error)}{type(error).__name__}: {error}") from error
     if not isinstance(found, Pipeline):
         raise PipelineRefused("there is no `pipeline = Pipeline(...)` in it")
     return found
+
+
+def _place_in(file: Path, error: Exception) -> str:
+    """The line of the file that an error comes from."""
+    lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == str(file)]
+    return f"line {lines[-1]}: " if lines else ""
 
 
 def _beside(folder: Path, target: str | None) -> Any:
@@ -153,10 +187,9 @@ def _from_toml(file: Path) -> Pipeline:
     with file.open("rb") as opened:
         given = tomllib.load(opened)
     tables = given.pop("tables", None)
-    if not isinstance(tables, list):
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise PipelineRefused("there is no [[tables]] in it")
-    known = {part.name for part in fields(Pipeline)}
-    _check_names(given, known, "the pipeline")
+    check_settings(given, settings.PIPELINE, "the pipeline")
     if "bootstrap" not in given:
         raise PipelineRefused('bootstrap is missing, as in bootstrap = "localhost:9092"')
     return Pipeline(tables=tuple(_table(table) for table in tables), **given)
@@ -166,15 +199,8 @@ _LISTS = ("keys", "column_list", "track_history_column_list", "track_history_exc
 
 
 def _table(given: dict[str, Any]) -> Table:
-    known = {part.name for part in fields(Table)} - {"transform"}
-    _check_names(given, known, "a table")
+    check_settings(given, settings.TABLE, "a table")
     for name in ("source", "target", "keys"):
         if name not in given:
             raise PipelineRefused(f"{name} is missing in a table")
     return Table(**given | {name: names(given[name]) for name in _LISTS if name in given})
-
-
-def _check_names(given: Mapping[str, Any], known: set[str], what: str) -> None:
-    unknown = [name for name in given if name not in known]
-    if unknown:
-        raise PipelineRefused(f"{what} has no setting {unknown[0]!r}; there are {', '.join(sorted(known))}")

@@ -5,6 +5,8 @@ A table keeps positions as text that sorts as the positions do, so that Spark, D
 
 from __future__ import annotations
 
+import re
+
 Part = int | str
 Position = Part | list[Part]
 
@@ -12,6 +14,7 @@ _MOST_DIGITS = 26
 _NINES = str.maketrans("0123456789", "9876543210")
 # Lower than every character that a text may hold, so that a shorter text sorts before a longer one.
 _END_OF_TEXT = "\x1f"
+_NEVER_IN_TEXT = re.compile("[\x00-\x1f\ud800-\udfff]")
 
 
 class InvalidPosition(ValueError):
@@ -20,18 +23,19 @@ class InvalidPosition(ValueError):
 
 def encode_position(position: object) -> str:
     """The text that sorts as the position does. Lists are compared part by part, numbers before texts."""
-    parts = position if isinstance(position, list | tuple) else [position]
-    if not parts:
+    if not isinstance(position, list | tuple):
+        return _encoded(position)
+    if not position:
         raise InvalidPosition("the position is an empty list")
-    return ".".join([_encoded(part) for part in parts])
+    return ".".join([_encoded(part) for part in position])
 
 
 def _encoded(part: object) -> str:
     if type(part) is int:
         return _encoded_number(part)
     if isinstance(part, str):
-        if any(character < " " for character in part):
-            raise InvalidPosition(f"the position {part!r} holds control characters")
+        if _NEVER_IN_TEXT.search(part):
+            raise InvalidPosition(f"the position {part!r} holds control characters or halves of characters")
         return f"~{part}{_END_OF_TEXT}"
     raise InvalidPosition(f"a position is made of whole numbers and texts, not of {part!r}")
 

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
-from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from ottla.pipelines.tables.columns import merged
-from ottla.pipelines.tables.layout import BUCKET, FOLDED, Layout, TableRefused, changes_path, columns_of, fold_id
+from ottla.pipelines.tables.layout import (
+    BUCKET,
+    FOLDED,
+    Layout,
+    TableRefused,
+    changes_path,
+    check_whole,
+    columns_of,
+    folded_through,
+    is_half_replaced,
+)
+from ottla.pipelines.tables.plain_table import PlainTable, arrow_schema, read_plain
 from ottla.pipelines.tables.resolve import applied, distinct, fitted, history, latest
-from ottla.pipelines.tables.table import arrow_schema, layout_of, read_plain
+from ottla.pipelines.tables.table import layout_of
 
 _ATTEMPTS = 50
-_NEVER = -1
+_PAUSE_SECONDS = 0.1
 HIDDEN = ("_position", "_collapsed", BUCKET)
 
 
@@ -24,8 +35,8 @@ class Snapshot:
     """A version of the plain table, and a version of the changes that holds all that the other lacks."""
 
     layout: Layout
-    base: DeltaTable
-    changes: DeltaTable
+    base: PlainTable
+    changes: PlainTable
 
     def schema(self) -> pa.Schema:
         """Of the plain table, with the columns that so far only changes have."""
@@ -39,23 +50,22 @@ def snapshot(path: str, storage_options: Mapping[str, str] | None = None) -> Sna
     storage = dict(storage_options) if storage_options else None
     for _ in range(_ATTEMPTS):
         try:
-            base = DeltaTable(path, storage_options=storage)
-            changes = DeltaTable(changes_path(path), storage_options=storage)
+            base = PlainTable(path, storage_options=storage)
+            changes = PlainTable(changes_path(path), storage_options=storage)
         except TableNotFoundError as error:
             raise TableRefused(f"there is no table at {path}") from error
         layout = layout_of(base)
         if layout is None:
             raise TableRefused(f"{path} is a Delta table that was not made by a pipeline of Ottla")
+        if is_half_replaced(changes.transaction_version, base.transaction_version):
+            time.sleep(_PAUSE_SECONDS)
+            continue
         removed = changes.transaction_version(FOLDED)
-        folded = min(_version(base, fold_id(bucket)) for bucket in range(layout.buckets))
+        folded = min(folded_through(base.transaction_version, bucket) for bucket in range(layout.buckets))
         if removed is None or folded >= removed:
             return Snapshot(layout, base, changes)
+    check_whole(path, changes.transaction_version, base.transaction_version)
     raise TableRefused(f"{path} is folded faster than it can be read")
-
-
-def _version(table: DeltaTable, app_id: str) -> int:
-    found = table.transaction_version(app_id)
-    return _NEVER if found is None else found
 
 
 def read_arrow(path: str, *, storage_options: Mapping[str, str] | None = None, is_plain: bool = False) -> pa.Table:

@@ -13,13 +13,17 @@ from deltalake import DeltaTable
 
 from ottla.pipelines.tables.applier import Applier
 from ottla.pipelines.tables.layout import TableRefused, changes_path
-from ottla.pipelines.tables.pipeline import Pipeline, Table
-from ottla.pipelines.tables.topic_ends import spans
+from ottla.pipelines.tables.local_engine import LocalEngine
+from ottla.pipelines.tables.pipeline import DEFAULT_BATCH_OFFSETS, Pipeline, Table
+from ottla.pipelines.tables.table import Offsets
+from ottla.pipelines.tables.topic_ends import spans, topic_mark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-CHUNK_OFFSETS = 1_000_000
+CHUNK_OFFSETS = DEFAULT_BATCH_OFFSETS
+_MOST_PARTITIONS = 4096
+_NOTHING = -1
 
 
 def rebuild(
@@ -41,18 +45,26 @@ def rebuild(
     for path in (target, changes_path(target)):
         if DeltaTable.is_deltatable(path, dict(pipeline.storage_options or {})):
             raise TableRefused(f"there is a table at {path} already")
-    return _filled(spark, pipeline, table, target, as_of_ms).applied_changes
+    # The pipeline sends dead letters when it reads them.
+    return _filled(spark, pipeline, table, target, as_of_ms, sends_letters=False).applied_changes
 
 
-def _filled(spark: SparkSession, pipeline: Pipeline, table: Table, target: str, as_of_ms: int | None) -> Applier:
+def _filled(
+    spark: SparkSession, pipeline: Pipeline, table: Table, target: str, as_of_ms: int | None, *, sends_letters: bool
+) -> Applier:
     applier = Applier(target, pipeline.rules(table), spark)
-    partitions = spans(pipeline.bootstrap, table.source)
-    for begin in range(0, max((span.end for span in partitions.values()), default=0), CHUNK_OFFSETS):
+    applier.sends_letters = sends_letters
+    applier.mark = topic_mark(pipeline.bootstrap, table.source)
+    partitions = spans(pipeline.bootstrap, table.source, pipeline.isolation())
+    chunk = max(CHUNK_OFFSETS // max(len(partitions), 1), 1)
+    first = min((span.start for span in partitions.values()), default=0)
+    for begin in range(first, max((span.end for span in partitions.values()), default=0), chunk):
         starts = {str(at): min(max(begin, span.start), span.end) for at, span in partitions.items()}
-        ends = {str(at): min(max(begin + CHUNK_OFFSETS, span.start), span.end) for at, span in partitions.items()}
+        ends = {str(at): min(max(begin + chunk, span.start), span.end) for at, span in partitions.items()}
         if starts != ends:
             messages = _messages(spark, pipeline, table, starts, ends)
-            applier.apply(_as_of(messages, as_of_ms))
+            read = {(table.source, int(at)): end - 1 for at, end in ends.items() if end > starts[at]}
+            applier.apply(_as_of(messages, as_of_ms), read_through={} if as_of_ms is not None else read)
     applier.fold()
     return applier
 
@@ -60,8 +72,8 @@ def _filled(spark: SparkSession, pipeline: Pipeline, table: Table, target: str, 
 def _messages(
     spark: SparkSession, pipeline: Pipeline, table: Table, starts: dict[str, int], ends: dict[str, int]
 ) -> DataFrame:
-    reader = spark.read.format(pipeline.format).option("kafka.bootstrap.servers", pipeline.bootstrap)
-    reader = reader.option("subscribe", table.source).options(**dict(pipeline.options))
+    reader = spark.read.format(pipeline.format).option("subscribe", table.source)
+    reader = reader.options(**pipeline.source_options())
     reader = reader.option("startingOffsets", json.dumps({table.source: starts}))
     messages = reader.option("endingOffsets", json.dumps({table.source: ends})).load()
     return table.transform(messages) if table.transform is not None else messages
@@ -85,9 +97,21 @@ def _replace(spark: SparkSession, pipeline: Pipeline, table: Table) -> int:
     folder = tempfile.mkdtemp(prefix="ottla-rebuild-")
     try:
         local = replace(pipeline, engine="deltalake", storage_options=None)
-        fresh = _filled(spark, local, table, f"{folder}/table", None)
+        # It may be ahead of the pipeline, which will not read again what the table has then.
+        fresh = _filled(spark, local, table, f"{folder}/table", None, sends_letters=True)
         old = Applier(table.target, pipeline.rules(table), spark)
+        assert isinstance(fresh.engine, LocalEngine)
+        fresh.engine.all_offsets = _all_offsets(pipeline, table, old) | fresh.engine.all_offsets
         old.engine.replace_with(fresh.engine)
         return fresh.applied_changes
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _all_offsets(pipeline: Pipeline, table: Table, old: Applier) -> Offsets:
+    """Of every partition that the table has read or will read: what the old topic had counts no more."""
+    partitions = spans(pipeline.bootstrap, table.source, pipeline.isolation())
+    known = old.engine.offsets([(table.source, partition) for partition in range(_MOST_PARTITIONS)])
+    found = dict.fromkeys(known, _NOTHING)
+    # Behind the last change of a partition there may be nothing but what a table has no use for, or nothing at all.
+    return found | {(table.source, partition): span.start - 1 for partition, span in partitions.items()}

@@ -2,6 +2,8 @@
 
 A change is a row with `_deleted` and `_position`. With equal positions an upsert beats a delete: a source that numbers
 statements gives `UPDATE t SET id = id + 1` one position, and each id but the first is freed and taken by it.
+
+A change without a key is a truncate: it deletes every row of a lower position, also those that come later.
 """
 
 from __future__ import annotations
@@ -48,14 +50,38 @@ def distinct(changes: pa.Table, keys: Sequence[str]) -> pa.Table:
 def _last_of(changes: pa.Table, group: list[str]) -> pa.Table:
     if changes.num_rows < 2:
         return changes
+    numbered = changes.select(group).append_column("_row", pa.array(np.arange(changes.num_rows)))
+    groups = numbered.group_by(group).aggregate([("_row", "max"), ("_row", "count")])
+    if groups.num_rows == changes.num_rows:
+        return changes
+    # Of keys that come once there is nothing to sort, and with keys at random those are nearly all.
+    alone = groups.filter(pc.equal(groups["_row_count"], 1))["_row_max"].combine_chunks()
+    several = changes.filter(pa.array(_mask_without(changes.num_rows, alone.to_numpy())))
+    return pa.concat_tables([changes.take(alone), _last_of_sorted(several, group)])
+
+
+def _last_of_sorted(changes: pa.Table, group: list[str]) -> pa.Table:
     ordered = changes.sort_by([("_position", "ascending"), ("_deleted", "descending")])
     numbered = ordered.select(group).append_column("_row", pa.array(np.arange(ordered.num_rows)))
     last = numbered.group_by(group).aggregate([("_row", "max")])["_row_max"]
     return ordered.take(last.combine_chunks())
 
 
+def truncations(changes: pa.Table, keys: Sequence[str]) -> pa.Table:
+    return changes.filter(pc.is_null(changes[keys[0]]))
+
+
+def without_truncated(rows: pa.Table, changes: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """The rows that no truncate among the changes deletes; truncates themselves are not among them."""
+    last = pc.max(truncations(changes, keys)["_position"]).as_py()
+    if last is None:
+        return rows
+    return rows.filter(pc.and_(pc.greater_equal(rows["_position"], last), pc.is_valid(rows[keys[0]])))
+
+
 def applied(base: pa.Table, changes: pa.Table, keys: Sequence[str]) -> pa.Table:
     """The rows of `base` with `changes` applied, one of a key at most, in the columns of `base`."""
+    base, changes = (without_truncated(rows, changes, keys) for rows in (base, changes))
     beaten, outdated = _matches(base, changes, keys)
     kept = base.filter(pa.array(_mask_without(base.num_rows, beaten)))
     upserts = changes.filter(pa.array(_mask_without(changes.num_rows, outdated)))
@@ -92,22 +118,36 @@ def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
 def history(base: pa.Table, changes: pa.Table, keys: Sequence[str], tracked: Sequence[str] | None) -> pa.Table:
     """The versions of `base` with `changes` put among them, in the columns of `base`."""
     names = [*keys]
-    asked = changes.select(names).group_by(names).aggregate([])
+    ends = [_Event(row["_position"], True, row["_commit_time"], {}) for row in truncations(changes, names).to_pylist()]
+    changes = changes.filter(pc.is_valid(changes[names[0]]))
+    asked = pa.concat_tables([changes.select(names), _truncated_versions(base, ends).select(names)])
+    asked = asked.group_by(names).aggregate([])
     numbered = base.select(names).append_column("_base", pa.array(np.arange(base.num_rows)))
     touched = numbered.join(asked, names, join_type="inner")["_base"].to_numpy()
     kept = base.filter(pa.array(_mask_without(base.num_rows, touched)))
+    old = base.take(pa.array(touched))
     data = data_columns(base.schema)
-    events: dict[tuple[Any, ...], list[_Event]] = defaultdict(list)
-    for row in base.take(pa.array(touched)).to_pylist():
+    events: dict[tuple[Any, ...], list[_Event]] = defaultdict(lambda: list(ends))
+    for row in old.to_pylist():
         events[_key(row, names)] += _events_of_version(row, data, base.schema)
     for row in changes.to_pylist():
         change = _Event(row["_position"], row["_deleted"], row["_commit_time"], {name: row.get(name) for name in data})
         events[_key(row, names)].append(change)
-    bucket_of = {_key(row, names): row["_bucket"] for row in changes.select([*names, "_bucket"]).to_pylist()}
+    places = [row for rows in (old, changes) for row in rows.select([*names, "_bucket"]).to_pylist()]
+    bucket_of = {_key(row, names): row["_bucket"] for row in places}
     rows = [
         version | {"_bucket": bucket_of[key]} for key, found in events.items() for version in _versions(found, tracked)
     ]
     return pa.concat_tables([kept, pa.Table.from_pylist(rows, schema=base.schema)])
+
+
+def _truncated_versions(base: pa.Table, ends: Sequence[_Event]) -> pa.Table:
+    """Those that begin before a truncate and do not end before it."""
+    found = pa.array(np.zeros(base.num_rows, dtype=bool))
+    for end in ends:
+        goes_on = pc.or_kleene(pc.is_null(base[END]), pc.greater(base[END], end.position))
+        found = pc.or_(found, pc.and_(pc.less(base[START], end.position), goes_on))
+    return base.filter(found)
 
 
 def data_columns(schema: pa.Schema) -> list[str]:

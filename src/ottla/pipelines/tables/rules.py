@@ -7,26 +7,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ottla.pipelines.tables.columns import Columns
+from ottla.pipelines.tables.dead_letters import DeadLetters
 from ottla.pipelines.tables.decode import Decoding
 from ottla.pipelines.tables.layout import DEFAULT_BUCKETS, Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-ENGINES = ("deltalake",)
+ENGINES = ("deltalake", "delta-spark")
 ON_ERROR = ("dead_letters", "stop")
 
 
 class RulesRefused(ValueError):
     """Rules that contradict each other or miss something; the text says what."""
-
-
-@dataclass(frozen=True)
-class DeadLetters:
-    """Where messages go that are no changes."""
-
-    bootstrap: str
-    topic: str
 
 
 @dataclass(frozen=True)

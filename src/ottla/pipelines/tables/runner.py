@@ -8,6 +8,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from deltalake.exceptions import DeltaError
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+
 from ottla.client import ClientError
 from ottla.pipelines.tables.applier import Applier, BadEvent, ColumnsUnsettled
 from ottla.pipelines.tables.apply import start_stream
@@ -15,7 +19,16 @@ from ottla.pipelines.tables.columns import DoesNotFit
 from ottla.pipelines.tables.layout import TableRefused
 from ottla.pipelines.tables.pipeline import Pipeline, Table
 from ottla.pipelines.tables.table import WriterFenced
-from ottla.pipelines.tables.topic_ends import Span, TopicChanged, lag_records, spans, starting_offsets
+from ottla.pipelines.tables.topic_ends import (
+    MARK,
+    Span,
+    TopicChanged,
+    check_mark,
+    lag_records,
+    spans,
+    starting_offsets,
+    topic_mark,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,6 +40,10 @@ _LONGEST_WAIT_SECONDS = 15.0
 _LAG_TIMEOUT_MS = 2_000
 # What another attempt would not make better.
 FINAL = (BadEvent, ColumnsUnsettled, DoesNotFit, TableRefused, TopicChanged, WriterFenced)
+
+
+class StoreFailed(Exception):
+    """The table cannot be looked at now; the text says why."""
 
 
 class PipelineFailed(Exception):
@@ -68,6 +85,7 @@ class TableRun:
         self._told_time = time.monotonic()
         self._last_fold = self._last_clean = time.monotonic()
         self._seen: dict[int, Span] = {}
+        self._is_stale = False
         self.is_complete = False
 
     def keep_running(self, *, is_once: bool) -> None:
@@ -76,8 +94,9 @@ class TableRun:
             self._ended(is_once=is_once)
         if self._query is None and not self.is_complete and time.monotonic() >= self._not_before:
             try:
+                self._look_again()
                 self._start(is_once=is_once)
-            except (ClientError, OSError) as error:
+            except (ClientError, OSError, StoreFailed) as error:
                 self._again_later(error)
 
     def _start(self, *, is_once: bool) -> None:
@@ -103,25 +122,50 @@ class TableRun:
         self._say(f"{self.table.name}: {first_line(error)}; again in {self._wait_seconds:g} s")
         self._not_before = time.monotonic() + self._wait_seconds
         self._wait_seconds = min(self._wait_seconds * 2, _LONGEST_WAIT_SECONDS)
-        # The engine may have seen a commit fail half-way: it looks at the table again.
-        self.applier = self._again()
+        self._is_stale = True
 
-    def _again(self) -> Applier:
+    def _look_again(self) -> None:
+        """The engine may have seen a commit fail half-way: another looks at the table, as soon as that can be had."""
+        if not self._is_stale:
+            return
         old = self.applier
-        fresh = Applier(self.table.target, self._pipeline.rules(self.table), self._spark)
+        try:
+            fresh = Applier(self.table.target, self._pipeline.rules(self.table), self._spark)
+        except (DeltaError, Py4JJavaError, PySparkException) as error:
+            raise StoreFailed(first_line(error)) from error
         fresh.applied_changes, fresh.bad_messages = old.applied_changes, old.bad_messages
         fresh.last_commit_time, fresh.last_outcome = old.last_commit_time, old.last_outcome
-        return fresh
+        self.applier, self._is_stale = fresh, False
 
     def keep_house(self) -> None:
-        """Fold what has waited long enough, and clean up, on a schedule."""
+        """Fold what has waited long enough, step by step, and clean up, on a schedule."""
         now = time.monotonic()
-        if now - self._last_fold >= self._pipeline.fold_minutes * 60:
+        if self._is_stale and now < self._not_before:
+            return
+        try:
+            self._look_again()
+            self._keep_folding(now)
+            if now - self._last_clean >= self._pipeline.clean_minutes * 60:
+                self._last_clean = now
+                self.applier.clean(self._pipeline.retention_hours, self._pipeline.tombstone_hours)
+        except FINAL as error:
+            raise PipelineFailed(f"{self.table.name}: {error}") from error
+        except (OSError, DeltaError, Py4JError, PySparkException, StoreFailed) as error:
+            self.stop()
+            self._query = None
+            self._again_later(error)
+
+    def _keep_folding(self, now: float) -> None:
+        """After `fold_minutes`, or when no change has come for `fold_idle_seconds`."""
+        waiting = self.applier.engine.open_rows()
+        last_commit = self.applier.last_commit_time
+        idle_seconds = now - self._last_fold if last_commit is None else time.time() - last_commit
+        is_idle = idle_seconds >= self._pipeline.fold_idle_seconds
+        is_due = is_idle or now - self._last_fold >= self._pipeline.fold_minutes * 60
+        if not waiting:
             self._last_fold = now
-            self.applier.fold()
-        if now - self._last_clean >= self._pipeline.clean_minutes * 60:
-            self._last_clean = now
-            self.applier.clean(self._pipeline.retention_hours)
+        elif is_due or self.applier.engine.is_folding:
+            self.applier.fold_between_batches(is_due=is_due)
 
     def progress(self) -> Progress:
         applier, now = self.applier, time.monotonic()
@@ -143,17 +187,26 @@ class TableRun:
             lag_records=self._lag_records(),
             lag_seconds=None if lag_seconds is None else round(lag_seconds, 3),
             last_commit=applier.last_commit_time,
-            offsets={f"{topic}/{partition}": offset for (topic, partition), offset in offsets.items()},
+            offsets={f"{topic}/{at}": offset for (topic, at), offset in offsets.items() if at != MARK},
         )
 
     def _lag_records(self) -> int | None:
         """None while nobody answers."""
         try:
-            partitions = spans(self._pipeline.bootstrap, self.table.source, timeout_ms=_LAG_TIMEOUT_MS)
+            partitions = self._spans()
         except (ClientError, OSError):
             return None
         places = [(self.table.source, partition) for partition in partitions]
         return lag_records(self.table.source, partitions, self.applier.engine.offsets(places))
+
+    def finish(self) -> None:
+        """When no more batches come: fold what waits, if the table can be trusted to be what is known of it."""
+        if not self._is_stale:
+            self.applier.fold()
+
+    def _spans(self) -> dict[int, Span]:
+        pipeline = self._pipeline
+        return spans(pipeline.bootstrap, self.table.source, pipeline.isolation(), timeout_ms=_LAG_TIMEOUT_MS)
 
     def stop(self) -> None:
         if self._query is not None and self._query.isActive:
@@ -162,16 +215,19 @@ class TableRun:
 
 def messages_after(spark: SparkSession, pipeline: Pipeline, table: Table, applier: Applier) -> DataFrame:
     """The stream of messages behind those that the table has."""
-    partitions = spans(pipeline.bootstrap, table.source)
+    applier.mark = topic_mark(pipeline.bootstrap, table.source)
+    check_mark(applier.mark, applier.engine.offsets(list(applier.mark)))
+    partitions = spans(pipeline.bootstrap, table.source, pipeline.isolation())
     known = applier.engine.offsets([(table.source, partition) for partition in partitions])
-    start = starting_offsets(table.source, partitions, known)
-    reader = spark.readStream.format(pipeline.format).option("kafka.bootstrap.servers", pipeline.bootstrap)
-    reader = reader.option("subscribe", table.source).option("startingOffsets", json.dumps({table.source: start}))
-    if pipeline.max_offsets_per_trigger is not None:
-        reader = reader.option("maxOffsetsPerTrigger", str(pipeline.max_offsets_per_trigger))
+    given = {name.lower(): value for name, value in pipeline.options.items()}
+    is_strict = given.get("failondataloss", "true").lower() != "false"
+    start = starting_offsets(table.source, partitions, known, fails_on_data_loss=is_strict)
+    reader = spark.readStream.format(pipeline.format).option("subscribe", table.source)
+    reader = reader.option("startingOffsets", json.dumps({table.source: start}))
+    reader = reader.option("maxOffsetsPerTrigger", str(pipeline.max_offsets_per_trigger))
     if pipeline.group is not None:
         reader = reader.option("kafka.group.id", pipeline.group)
-    messages = reader.options(**dict(pipeline.options)).load()
+    messages = reader.options(**pipeline.source_options()).load()
     return table.transform(messages) if table.transform is not None else messages
 
 
@@ -202,7 +258,7 @@ def run_pipeline(
         for run in runs:
             run.stop()
     for run in runs:
-        run.applier.fold()
+        run.finish()
         tell(run.progress())
 
 

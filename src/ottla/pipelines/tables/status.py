@@ -9,8 +9,9 @@ import pyarrow.compute as pc
 
 from ottla.client import ClientError
 from ottla.pipelines.tables.pipeline import Pipeline, Table
+from ottla.pipelines.tables.plain_table import read_plain
 from ottla.pipelines.tables.read import snapshot
-from ottla.pipelines.tables.table import ChangeTable, read_plain
+from ottla.pipelines.tables.table import ChangeTable
 from ottla.pipelines.tables.topic_ends import lag_records, spans
 
 
@@ -38,7 +39,7 @@ def status(pipeline: Pipeline, table: Table) -> Status:
         return Status(table.name, table.target, table.source, exists=False)
     found = snapshot(table.target, pipeline.storage_options)
     try:
-        partitions, problem = spans(pipeline.bootstrap, table.source, timeout_ms=5_000), None
+        partitions, problem = spans(pipeline.bootstrap, table.source, pipeline.isolation(), timeout_ms=5_000), None
     except (ClientError, OSError) as error:
         partitions, problem = {}, str(error)
     known = opened.offsets([(table.source, partition) for partition in partitions])

@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-import queue
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError
 
 from ottla.pipelines.tables.columns import Columns, merged
 from ottla.pipelines.tables.layout import (
     BUCKET,
     FOLDED,
     GENERATION,
+    OPEN,
+    REPLACING,
     Layout,
     TableRefused,
     changes_path,
+    check_whole,
     columns_of,
     fold_id,
+    folded_through,
     offset_id,
+    tombstones_id,
 )
-from ottla.pipelines.tables.resolve import applied, distinct, fitted, history, latest
+from ottla.pipelines.tables.plain_table import arrow_schema, cast_batches, opened, read_plain
+from ottla.pipelines.tables.resolve import applied, distinct, fitted, history, latest, truncations
+from ottla.pipelines.tables.tombstones import plan, tombstones_of, with_generation
 
 Offsets = dict[tuple[str, int], int]
-STEP_ROWS = 1_000_000
+STEP_ROWS = 500_000
 _NEVER = -1
 _SNAPSHOT_ATTEMPTS = 20
 
@@ -44,8 +49,8 @@ class ChangeTable:
         self.path = path
         self.layout = layout
         self._storage = dict(storage_options) if storage_options else None
-        self._base = _opened(path, self._storage)
-        self._changes = _opened(changes_path(path), self._storage)
+        self._base = opened(path, self._storage)
+        self._changes = opened(changes_path(path), self._storage)
         if self._base is not None:
             check_layout(path, layout, layout_of(self._base))
         self._open_generation = self._found_generation()
@@ -103,9 +108,8 @@ class ChangeTable:
                     storage_options=self._storage,
                     raise_if_key_not_exists=False,
                 )
-        self._base, self._changes = (_opened(path, self._storage) for path in (self.path, changes_path(self.path)))
-        if self._open_generation == _NEVER:
-            self._open_generation = self._found_generation()
+        self._base, self._changes = (opened(path, self._storage) for path in (self.path, changes_path(self.path)))
+        self._seen_anew()
         self._widen(columns)
 
     def _widen(self, columns: Columns) -> None:
@@ -118,7 +122,7 @@ class ChangeTable:
                 continue
             make = self.layout.base_schema if table is self._base else self.layout.changes_schema
             schema = make(wider)
-            reader = pa.RecordBatchReader.from_batches(schema, _cast_batches(table, schema))
+            reader = pa.RecordBatchReader.from_batches(schema, cast_batches(table, schema))
             write_deltalake(table, reader, mode="overwrite", schema_mode="overwrite", partition_by=[partition])
             self._fold = None
         self._add_columns(columns)
@@ -142,24 +146,39 @@ class ChangeTable:
         group = distinct if self.layout.is_history else latest
         kept = group(rows, self.layout.keys)
         schema = self.layout.changes_schema(merged(self.columns(), columns_of(rows.schema)))
-        generation = pa.array([self._open_generation] * kept.num_rows, pa.int32())
-        kept = fitted(kept.sort_by(BUCKET).append_column(GENERATION, generation), schema)
-        now_ms = int(time.time() * 1000)
-        transactions = [Transaction(offset_id(*place), offset, now_ms) for place, offset in offsets.items()]
+        kept = fitted(with_generation(kept.sort_by(BUCKET), self._open_generation), schema)
+        self._commit_append(kept, [(offset_id(*place), offset) for place, offset in offsets.items()])
+        self._open_rows += kept.num_rows
+        self.all_offsets |= offsets
+        return int(kept.num_rows)
+
+    def _commit_append(self, rows: pa.Table, versions: list[tuple[str, int]]) -> None:
+        """Rows to the open generation. Two writers that do so conflict, whatever they append."""
+        self._check_open()
+        self._commit_rows(rows, versions)
+
+    def _commit_rows(self, rows: pa.Table, versions: list[tuple[str, int]]) -> None:
+        assert self._changes is not None
         try:
             write_deltalake(
                 self._changes,
-                kept,
+                rows,
                 mode="append",
                 schema_mode="merge",
-                commit_properties=CommitProperties(app_transactions=transactions),
+                commit_properties=self._progress([*versions, (OPEN, self._open_generation)]),
             )
         except CommitFailedError as error:
             raise WriterFenced(f"another writer has taken over {self.path}") from error
         self._changes.update_incremental()
-        self._open_rows += kept.num_rows
-        self.all_offsets |= offsets
-        return int(kept.num_rows)
+
+    def _check_open(self) -> None:
+        """What was read behind a commit of ours may hold what another writer has done meanwhile."""
+        assert self._changes is not None
+        at = self._changes.transaction_version(OPEN)
+        if at is not None and at > self._open_generation:
+            raise WriterFenced(f"another writer has taken over {self.path}")
+        if self._base is not None:
+            check_whole(self.path, self._changes.transaction_version, self._base.transaction_version)
 
     # Folding
 
@@ -178,12 +197,13 @@ class ChangeTable:
         started = max(done.values())
         through = started if started > folded else max(waiting)
         self._open_generation = max(through + 1, self._open_generation)
-        changes = self._read(self._changes, ds.field(GENERATION) <= through)
-        group = distinct if self.layout.is_history else latest
-        changes = group(changes, self.layout.keys)
+        self._commit_append(arrow_schema(self._changes).empty_table(), [])
+        changes = read_plain(self._changes, ds.field(GENERATION) <= through)
         left = [bucket for bucket, generation in done.items() if generation < through]
         touched = set(pc.unique(changes[BUCKET]).to_pylist())
-        steps = self._steps([bucket for bucket in left if bucket in touched]) or ([left] if left else [])
+        if truncations(changes.filter(pc.greater(changes[GENERATION], folded)), self.layout.keys).num_rows:
+            touched = set(left)
+        steps = self._steps([bucket for bucket in left if bucket in touched], changes) or ([left] if left else [])
         untouched = [bucket for bucket in left if bucket not in touched]
         self._fold = _Fold(through, changes, steps, untouched)
         return True
@@ -213,10 +233,11 @@ class ChangeTable:
 
     def _fold_buckets(self, buckets: list[int], fold: _Fold) -> None:
         assert self._base is not None
-        here = pc.is_in(fold.changes[BUCKET], value_set=pa.array(buckets, pa.int32()))
-        changes = fold.changes.filter(here)
+        if any(self._folded(bucket) >= fold.through for bucket in buckets + fold.untouched):
+            raise WriterFenced(f"another writer folds {self.path}")
+        changes = self._winning(fold.changes, buckets)
         schema = self.layout.base_schema(merged(columns_of(arrow_schema(self._base)), columns_of(changes.schema)))
-        base = fitted(self._read(self._base, ds.field(BUCKET).isin(buckets)), schema)
+        base = fitted(read_plain(self._base, ds.field(BUCKET).isin(buckets)), schema)
         if self.layout.is_history:
             new = history(base, changes, self.layout.keys, self.layout.tracked)
         else:
@@ -232,25 +253,36 @@ class ChangeTable:
         fold.untouched = []
         self._base.update_incremental()
 
+    def _winning(self, changes: pa.Table, buckets: list[int]) -> pa.Table:
+        """Of the changes in some buckets, those that count. Not of all buckets at once: appends would wait for it."""
+        is_here = pc.is_in(changes[BUCKET], value_set=pa.array(buckets, pa.int32()))
+        here = changes.filter(pc.or_(is_here, pc.is_null(changes[self.layout.keys[0]])))  # a truncate is everywhere
+        return (distinct if self.layout.is_history else latest)(here, self.layout.keys)
+
     def _trim(self, fold: _Fold) -> None:
         """Replace what is folded by its tombstones."""
         assert self._changes is not None
-        tombstones = fold.changes.filter(fold.changes["_deleted"])
-        generation = pa.array([fold.through] * tombstones.num_rows, pa.int32())
-        tombstones = tombstones.drop_columns([GENERATION]).append_column(GENERATION, generation)
+        # Tombstones of earlier folds stay where they are: their generation says how old they are.
+        trimmed = self._trimmed()
+        if trimmed >= fold.through:
+            raise WriterFenced(f"another writer folds {self.path}")
+        new = fold.changes.filter(pc.greater(fold.changes[GENERATION], trimmed))
+        tombstones = tombstones_of(new, self.layout)
         write_deltalake(
             self._changes,
-            fitted(tombstones, arrow_schema(self._changes)),
+            fitted(with_generation(tombstones, fold.through), arrow_schema(self._changes)),
             mode="overwrite",
-            predicate=f"{GENERATION} <= {fold.through}",
+            predicate=f"{GENERATION} > {trimmed} and {GENERATION} <= {fold.through}",
             commit_properties=self._progress([(FOLDED, fold.through)]),
         )
         self._changes.update_incremental()
         self._open_rows = self._waiting_rows()
 
-    def _steps(self, buckets: list[int]) -> list[list[int]]:
-        """The buckets in groups of about `STEP_ROWS` rows."""
+    def _steps(self, buckets: list[int], changes: pa.Table) -> list[list[int]]:
+        """The buckets in groups of about `STEP_ROWS` rows, those of the changes counted, too."""
         rows = self._rows_by(self._base, BUCKET) if self._base is not None else {}
+        for count in changes[BUCKET].value_counts().to_pylist():
+            rows[count["values"]] = rows.get(count["values"], 0) + count["counts"]
         steps: list[list[int]] = []
         size = 0
         for bucket in buckets:
@@ -275,8 +307,51 @@ class ChangeTable:
             table.cleanup_metadata()
         self._reload()
 
+    def expire_tombstones(self, hours: float, now: float | None = None) -> int:
+        """Forget the deletes that were folded so long ago; how many."""
+        if self._changes is None:
+            return 0
+        now_seconds = int(time.time() if now is None else now)
+        rows = self._rows_by(self._changes, GENERATION)
+        there = [generation for generation in rows if generation <= self._trimmed()]
+        seen = {generation: self._changes.transaction_version(tombstones_id(generation)) for generation in there}
+        found = plan(seen, hours, now_seconds)
+        if found.unseen:
+            versions = [(tombstones_id(each), now_seconds) for each in found.unseen]
+            self._replace_generations([_NEVER], arrow_schema(self._changes).empty_table(), versions)
+        if found.expired:
+            self._replace_generations(found.expired, arrow_schema(self._changes).empty_table())
+        for generations in found.alike:
+            together = read_plain(self._changes, ds.field(GENERATION).isin(pa.array(generations, pa.int32())))
+            kept = with_generation(tombstones_of(together, self.layout), generations[-1])
+            self._replace_generations(generations, kept)
+        return sum(rows[generation] for generation in found.expired)
+
+    def _replace_generations(
+        self, generations: list[int], tombstones: pa.Table, versions: Sequence[tuple[str, int]] = ()
+    ) -> None:
+        assert self._changes is not None
+        write_deltalake(
+            self._changes,
+            fitted(tombstones, arrow_schema(self._changes)),
+            mode="overwrite",
+            predicate=f"{GENERATION} in ({', '.join(map(str, generations))})",
+            commit_properties=self._progress(list(versions)),
+        )
+        self._changes.update_incremental()
+        self._fold = None  # it has read what is gone now
+
+    def folded(self) -> tuple[pa.Table, pa.Table]:
+        """The rows of the plain table, and the tombstones: all there is of a table that was folded whole."""
+        assert self._base is not None
+        assert self._changes is not None
+        return read_plain(self._base), read_plain(self._changes)
+
     def replace_with(self, fresh: ChangeTable) -> None:
-        """Take the rows, tombstones and offsets of a table that was folded whole. Readers see one or the other."""
+        """Take the rows, tombstones and offsets of a table that was folded whole. Readers see one or the other.
+
+        It is two commits. Between them, and when there is only the first, the table is not read and not written.
+        """
         self.create(fresh.columns())
         assert self._base is not None
         assert self._changes is not None
@@ -284,10 +359,12 @@ class ChangeTable:
         assert fresh._changes is not None
         self._fold = None
         # Generations begin behind all that were there, so that what a fold has noted stays true.
-        through = max(self._open_generation, self._found_generation())
+        through = max(self._open_generation, self._found_generation()) + 1
         folded = [(fold_id(bucket), through) for bucket in range(self.layout.buckets)]
+        self._open_generation = through + 1  # from now on other writers are fenced
+        self._commit_rows(arrow_schema(self._changes).empty_table(), [(REPLACING, through)])
         schema = arrow_schema(fresh._base)
-        rows = pa.RecordBatchReader.from_batches(schema, _cast_batches(fresh._base, schema))
+        rows = pa.RecordBatchReader.from_batches(schema, cast_batches(fresh._base, schema))
         write_deltalake(
             self._base,
             rows,
@@ -296,9 +373,7 @@ class ChangeTable:
             partition_by=[BUCKET],
             commit_properties=self._progress(folded),
         )
-        tombstones = read_plain(fresh._changes)
-        generation = pa.array([through] * tombstones.num_rows, pa.int32())
-        tombstones = tombstones.drop_columns([GENERATION]).append_column(GENERATION, generation)
+        tombstones = with_generation(read_plain(fresh._changes), through)
         offsets = [(offset_id(*place), offset) for place, offset in fresh.all_offsets.items()]
         write_deltalake(
             self._changes,
@@ -306,10 +381,9 @@ class ChangeTable:
             mode="overwrite",
             schema_mode="overwrite",
             partition_by=[GENERATION],
-            commit_properties=self._progress([(FOLDED, through), *offsets]),
+            commit_properties=self._progress([(FOLDED, through), (OPEN, through + 1), *offsets]),
         )
         self._reload()
-        self._open_generation = through + 1
         self._open_rows = 0
 
     # Inside
@@ -319,7 +393,8 @@ class ChangeTable:
         if self._changes is None or self._base is None:
             return _NEVER
         closed = max(self._folded(bucket) for bucket in range(self.layout.buckets))
-        return max([closed + 1, *self._rows_by(self._changes, GENERATION)])
+        at = self._changes.transaction_version(OPEN) or 0
+        return max([closed + 1, at, *self._rows_by(self._changes, GENERATION)])
 
     def _trimmed(self) -> int:
         """The last generation of which only tombstones are left."""
@@ -335,13 +410,19 @@ class ChangeTable:
 
     def _folded(self, bucket: int) -> int:
         assert self._base is not None
-        found = self._base.transaction_version(fold_id(bucket))
-        return _NEVER if found is None else found
+        return folded_through(self._base.transaction_version, bucket)
 
     def _reload(self) -> None:
         for table in (self._base, self._changes):
             assert table is not None
             table.update_incremental()
+        self._seen_anew()
+
+    def _seen_anew(self) -> None:
+        """Another writer may have folded since: what is known of generations goes with the version that is known."""
+        self._open_generation = max(self._open_generation, self._found_generation())
+        self._open_rows = self._waiting_rows()
+        self._fold = None
 
     @staticmethod
     def _progress(versions: list[tuple[str, int]]) -> CommitProperties:
@@ -360,9 +441,6 @@ class ChangeTable:
             rows[int(part)] = rows.get(int(part), 0) + int(count)
         return rows
 
-    def _read(self, table: DeltaTable, condition: ds.Expression | None = None) -> pa.Table:
-        return read_plain(table, condition)
-
 
 class _Fold:
     """A fold under way: the generation it goes through, the changes to apply, the buckets that are left.
@@ -372,49 +450,6 @@ class _Fold:
 
     def __init__(self, through: int, changes: pa.Table, steps: list[list[int]], untouched: list[int]) -> None:
         self.through, self.changes, self.steps, self.untouched = through, changes, steps, untouched
-
-
-def read_plain(table: DeltaTable, condition: ds.Expression | None = None) -> pa.Table:
-    schema = arrow_schema(table)
-    found = table.to_pyarrow_dataset().to_table(filter=condition)
-    return fitted(found, schema)
-
-
-def _cast_batches(table: DeltaTable, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The table in a schema, batch by batch, while another is written from it.
-
-    The writer asks for batches on threads on which `deltalake` cannot read, so a thread of our own reads.
-    """
-    waiting: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(maxsize=4)
-
-    def read() -> None:
-        try:
-            for batch in table.to_pyarrow_dataset().to_batches():
-                for fit in fitted(pa.table(batch), schema).to_batches():
-                    waiting.put(fit)
-            waiting.put(None)
-        except BaseException as error:
-            waiting.put(error)
-
-    threading.Thread(target=read, daemon=True).start()
-    while (found := waiting.get()) is not None:
-        if isinstance(found, BaseException):
-            raise found
-        yield found
-
-
-def _opened(path: str, storage: dict[str, str] | None) -> DeltaTable | None:
-    try:
-        return DeltaTable(path, storage_options=storage)
-    except TableNotFoundError:
-        return None
-
-
-def arrow_schema(table: DeltaTable) -> pa.Schema:
-    """The table's schema in the types that we write."""
-    plain = {pa.large_string(): pa.string(), pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-    fields = [pa.field(field.name, plain.get(field.type, field.type)) for field in pa.schema(table.schema().to_arrow())]
-    return pa.schema(fields)
 
 
 def layout_of(table: DeltaTable) -> Layout | None:

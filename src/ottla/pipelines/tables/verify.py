@@ -8,16 +8,20 @@ import hashlib
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from itertools import islice
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake.exceptions import DeltaError
 
 from ottla.pipelines.tables.columns import Columns, DoesNotFit, column_of
 from ottla.pipelines.tables.event import to_json
-from ottla.pipelines.tables.layout import TableRefused, columns_of
+from ottla.pipelines.tables.layout import Layout, TableRefused, columns_of
 from ottla.pipelines.tables.read import read_arrow, snapshot
-from ottla.pipelines.tables.resolve import END, data_columns
+from ottla.pipelines.tables.resolve import END, FROM, START, TO, data_columns
 
 RANGE_ROWS = 10_000
 NAMED_ROWS = 20
@@ -42,7 +46,7 @@ class KeyRange:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One row: `missing` in the table, `unexpected` there, or `different` in columns (source's, table's value)."""
+    """A row: `missing` in the table, `unexpected` or `doubled` there, or `different` in columns: source's, table's."""
 
     kind: str
     key: Key
@@ -77,23 +81,42 @@ class Report:
 
 def current_rows(path: str, storage_options: Mapping[str, str] | None = None) -> tuple[pa.Table, tuple[str, ...]]:
     """The rows that are valid now, without columns of ours, and the key columns. Of a history, the open versions."""
-    layout = snapshot(path, storage_options).layout
-    rows = read_arrow(path, storage_options=storage_options)
+    layout, rows = _read(path, storage_options)
     if layout.is_history:
         rows = rows.filter(pc.is_null(rows[END]))
     return rows.select(data_columns(rows.schema)), layout.keys
 
 
+def _every_row(path: str, storage_options: Mapping[str, str] | None) -> tuple[pa.Table, tuple[str, ...]]:
+    """Of a history every version: a key and a beginning."""
+    layout, rows = _read(path, storage_options)
+    if not layout.is_history:
+        return rows.select(data_columns(rows.schema)), layout.keys
+    return rows.select([*data_columns(rows.schema), START, END, FROM, TO]), (*layout.keys, START)
+
+
+def _read(path: str, storage_options: Mapping[str, str] | None) -> tuple[Layout, pa.Table]:
+    try:
+        return snapshot(path, storage_options).layout, read_arrow(path, storage_options=storage_options)
+    except (OSError, DeltaError, pa.ArrowException) as error:
+        raise TableRefused(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
+
+
 def compare(source: Iterable[pa.Table], table: pa.Table, keys: Sequence[str]) -> Report:
     """`source` comes in chunks that are sorted by key, in the columns of `table`; each chunk is a range."""
-    table = table.sort_by([(key, "ascending") for key in keys])
+    has_key = reduce(pc.and_, [pc.is_valid(table[key]) for key in keys])
+    keyless = table.filter(pc.invert(has_key))
+    table = table.filter(has_key).sort_by([(key, "ascending") for key in keys])
     report = Report()
     places = _Keys(table, keys)
     begin = 0
     for chunk, is_last in _with_last(source):
         last_key = None if is_last else _Keys(chunk, keys)[chunk.num_rows - 1]
         end = table.num_rows if last_key is None else bisect.bisect_right(places, last_key, lo=begin)
-        _compare_range(chunk, table.slice(begin, end - begin), keys, last_key, report)
+        here = table.slice(begin, end - begin)
+        if last_key is None and keyless.num_rows:
+            here = pa.concat_tables([here, keyless])
+        _compare_range(chunk, here, keys, last_key, report)
         begin = end
     return report
 
@@ -114,28 +137,35 @@ def _compare_range(chunk: pa.Table, here: pa.Table, keys: Sequence[str], last_ke
 def _differences(
     source: list[dict[str, Any]], table: list[dict[str, Any]], keys: Sequence[str]
 ) -> Iterator[Difference]:
-    there = {tuple(row[key] for key in keys): row for row in table}
+    there: dict[Key, list[dict[str, Any]]] = {}
+    for row in table:
+        there.setdefault(tuple(row[key] for key in keys), []).append(row)
     for row in source:
         key = tuple(row[name] for name in keys)
         found = there.pop(key, None)
         if found is None:
             yield Difference("missing", key)
-        elif found != row:
-            differing = {name: (row[name], found[name]) for name in row if row[name] != found[name]}
-            yield Difference("different", key, differing)
+        elif len(found) > 1:
+            yield Difference("doubled", key)
+        elif _text(found[0]) != _text(row):
+            differing = [name for name in row if to_json(row[name]) != to_json(found[0][name])]
+            yield Difference("different", key, {name: (row[name], found[0][name]) for name in differing})
     for key in there:
         yield Difference("unexpected", key)
-    if len(there) == 0 and len({tuple(row[key] for key in keys) for row in table}) < len(table):
-        raise TableRefused("the table has more than one row of a key")
 
 
 def _checksum(rows: list[dict[str, Any]]) -> str:
     """Of all rows in their order."""
     digest = hashlib.blake2b(digest_size=8)
     for row in rows:
-        digest.update(to_json(list(row.values())))
+        digest.update(_text(row))
         digest.update(b"\n")
     return digest.hexdigest()
+
+
+def _text(row: dict[str, Any]) -> bytes:
+    """By this rows are compared: what is not a number equals itself here."""
+    return to_json(list(row.values()))
 
 
 def _with_last(chunks: Iterable[pa.Table]) -> Iterator[tuple[pa.Table, bool]]:
@@ -162,25 +192,32 @@ class _Keys(Sequence[Key]):
         return tuple(column[index].as_py() for column in self._columns)
 
 
-def sqlite_chunks(
-    file: str, name: str, columns: Columns, keys: Sequence[str], rows: int = RANGE_ROWS
-) -> Iterator[pa.Table]:
-    """The rows of a table in SQLite, sorted by key, as of one moment."""
-    quoted = ", ".join(f'"{column}"' for column in columns)
-    order = ", ".join(f'"{key}"' for key in keys)
+def sqlite_rows(file: str, name: str, columns: Columns) -> pa.Table:
+    """The rows of a table in SQLite, as of one moment."""
+    chunks = []
     try:
-        connection = sqlite3.connect(f"file:{file}?mode=ro", uri=True)
+        connection = sqlite3.connect(f"file:{quote(file)}?mode=ro", uri=True)
         try:
-            cursor = connection.execute(f'SELECT {quoted} FROM "{name}" ORDER BY {order}')
+            _check_columns(connection, name, columns)
+            quoted = ", ".join(f'"{column}"' for column in columns)
+            cursor = connection.execute(f'SELECT {quoted} FROM "{name}"')
             while True:
-                found = cursor.fetchmany(rows)
-                yield _chunk(found, columns)
-                if len(found) < rows:
-                    return
+                found = cursor.fetchmany(RANGE_ROWS)
+                chunks.append(_chunk(found, columns))
+                if len(found) < RANGE_ROWS:
+                    return pa.concat_tables(chunks)
         finally:
             connection.close()
     except (sqlite3.Error, DoesNotFit) as error:
         raise TableRefused(f"{file}, table {name}: {error}") from error
+
+
+def _check_columns(connection: sqlite3.Connection, name: str, columns: Columns) -> None:
+    """SQLite takes the name of a column that it does not have for a text."""
+    there = {row[1] for row in connection.execute(f'PRAGMA table_info("{name}")')}
+    missing = [column for column in columns if column not in there]
+    if there and missing:
+        raise sqlite3.OperationalError(f"no such column: {missing[0]}")
 
 
 def _chunk(rows: list[tuple[Any, ...]], columns: Columns) -> pa.Table:
@@ -199,17 +236,45 @@ def verify_sqlite(path: str, check_against: str, storage_options: Mapping[str, s
     if not colon:
         raise TableRefused(f"check_against is FILE:TABLE, not {check_against!r}")
     table, keys = current_rows(path, storage_options)
+    return compare(_ranges(sqlite_rows(file, name, columns_of(table.schema)), keys), table, keys)
+
+
+def verify_rows(
+    path: str, rows: Iterable[Mapping[str, Any]], name: str, storage_options: Mapping[str, str] | None = None
+) -> Report:
+    """Compare the table at `path` with rows that are as change events have them; `name` is where they come from."""
+    table, keys = current_rows(path, storage_options)
     columns = columns_of(table.schema)
-    return compare(sqlite_chunks(file, name, columns, keys), table, keys)
+    chunks = []
+    try:
+        for part in _parts(rows):
+            missing = [column for column in columns if column not in part[0]]
+            if missing:
+                raise TableRefused(f"{name} has no column {missing[0]}")
+            chunks.append(_chunk([tuple(row[column] for column in columns) for row in part], columns))
+    except DoesNotFit as error:
+        raise TableRefused(f"{name}: {error}") from error
+    source = pa.concat_tables(chunks) if chunks else _chunk([], columns)
+    return compare(_ranges(source, keys), table, keys)
+
+
+def _parts(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    ahead = iter(rows)
+    while part := list(islice(ahead, RANGE_ROWS)):
+        yield part
 
 
 def verify_tables(expected: str, path: str, storage_options: Mapping[str, str] | None = None) -> Report:
-    """Compare the table at `path` with another table of changes, such as one made anew from the topic."""
-    source, keys = current_rows(expected, storage_options)
-    table, _ = current_rows(path, storage_options)
-    source = source.sort_by([(key, "ascending") for key in keys])
+    """Compare the table at `path` with another of its kind on this machine, such as one made anew from the topic."""
+    source, keys = _every_row(expected, None)
+    table, _ = _every_row(path, storage_options)
     if sorted(source.column_names) != sorted(table.column_names):
         raise TableRefused(f"the columns differ: {', '.join(source.column_names)}; {', '.join(table.column_names)}")
-    count = max(source.num_rows, 1)
-    chunks = (source.slice(begin, RANGE_ROWS) for begin in range(0, count, RANGE_ROWS))
-    return compare(chunks, table, keys)
+    return compare(_ranges(source, keys), table, keys)
+
+
+def _ranges(source: pa.Table, keys: Sequence[str]) -> Iterator[pa.Table]:
+    """In the order of the keys as Arrow has it, for a database may have another; one at least."""
+    source = source.sort_by([(key, "ascending") for key in keys])
+    for begin in range(0, max(source.num_rows, 1), RANGE_ROWS):
+        yield source.slice(begin, RANGE_ROWS)

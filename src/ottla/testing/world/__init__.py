@@ -20,7 +20,8 @@ entered, in the whole process.
 - `world.run(coroutine)`: runs it to its end; `run(..., cancel_at=k)` cancels it before the k-th round of the loop, and
   raises asyncio.CancelledError where it ends so. `every_cancellation` goes through all k.
 - `world.faults`: what happens to requests, by rule or by chance (faults.py): any error code for any API, with or
-  without the work done; answers lost, swallowed (half open), delayed, cut in the middle; a crash of the broker.
+  without the work done; answers lost, swallowed (half open), delayed, cut in the middle, altered, garbled; a crash of
+  the broker.
 - `world.network.partition(seconds)`, `.cut_all()`, `.delays`; `world.crash(down_seconds)`, `world.stop()`,
   `world.start()`: what happens to all.
 - `world.later(seconds, function)`: something happens while the client runs.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from random import Random
 from typing import Any, cast
 
 from ottla.testing.refusals import can_be_refused, refusal
@@ -11,6 +13,7 @@ from ottla.wire.parts import Buffer
 from ottla.wire.schema import Request, Struct
 
 SIZE_BYTES = 4
+CORRELATION_ID_BYTES = 4
 _ERROR_FIELDS = ("error_code", "partition_error_code")
 
 
@@ -29,6 +32,25 @@ def spoil(frame: bytes, header: RequestHeader, request: Request, code: int) -> b
     _, answer = decode_response(frame[SIZE_BYTES:], header.api, header.version)
     _write_errors(answer, code)
     return _joined(encode_response(header.correlation_id, answer, header.version))
+
+
+def alter(frame: bytes, header: RequestHeader, change: Callable[[Any], object]) -> bytes:
+    """The broker's answer as `change` leaves it."""
+    _, answer = decode_response(frame[SIZE_BYTES:], header.api, header.version)
+    change(answer)
+    return _joined(encode_response(header.correlation_id, answer, header.version))
+
+
+def garble(frame: bytes, random: Random) -> bytes:
+    """A whole frame with other bytes in it, or fewer, behind its size and its correlation id."""
+    body = bytearray(frame[SIZE_BYTES + CORRELATION_ID_BYTES :])
+    for _ in range(random.randint(1, 4)):
+        if body:
+            body[random.randrange(len(body))] = random.choice([0, 1, 0x7F, 0x80, 0xFF, random.randrange(256)])
+    if random.random() < 0.3:
+        del body[random.randint(0, len(body)) :]
+    frame = frame[SIZE_BYTES : SIZE_BYTES + CORRELATION_ID_BYTES] + body
+    return len(frame).to_bytes(SIZE_BYTES, "big") + frame
 
 
 def _write_errors(struct: Struct, code: int) -> None:

@@ -38,6 +38,8 @@ class Fate(enum.Enum):
     DELAY = "arrives late, and all behind it"
     DELAY_ANSWER = "is answered late, and all behind it"
     CRASH = "is done, and the broker crashes before the answer leaves it"
+    ALTER = "is done, and answered with something else"
+    GARBLE = "is done, and bytes of the answer are others, or missing"
 
 
 class Doom(NamedTuple):
@@ -46,6 +48,8 @@ class Doom(NamedTuple):
     fate: Fate = Fate.PASS
     code: int = 0
     seconds: float = 0.0
+    change: Callable[[Any], object] | None = None
+    """What is done to the answer."""
 
 
 PASSES = Doom()
@@ -186,6 +190,14 @@ class Faults:
         """The broker is back after `down_seconds`."""
         return self.add(api, Doom(Fate.CRASH, seconds=down_seconds), **options)
 
+    def alter(self, api: str, change: Callable[[Any], object], **options: Any) -> Rule:
+        """A broker that says something else: `change` is called with the answer, and may do with it what it likes."""
+        return self.add(api, Doom(Fate.ALTER, change=change), **options)
+
+    def garble(self, api: str, **options: Any) -> Rule:
+        """What arrives is not what was sent: bytes behind the correlation id are others, or missing."""
+        return self.add(api, Doom(Fate.GARBLE), **options)
+
     def watch(self, api: str, *, times: int = 1 << 30, **options: Any) -> Rule:
         """No fault: requests pass, and are counted."""
         return self.add(api, PASSES, times=times, **options)
@@ -220,7 +232,7 @@ class Faults:
         return Doom(fate, self._random.choice(codes)) if codes else PASSES
 
 
-_BY_CHANCE = tuple(fate for fate in Fate if fate is not Fate.PASS)
+_BY_CHANCE = tuple(fate for fate in Fate if fate.name.lower() in Odds._fields)
 
 
 def _code(code: str | int) -> int:

@@ -14,8 +14,9 @@ from itertools import count
 from random import Random
 from typing import Any, NamedTuple, cast
 
-from ottla.testing.simulated_system import SimulatedSocket, SimulatedSystem
-from ottla.testing.world.answers import refuse, spoil
+from ottla.testing.simulated_system import SimulatedSystem
+from ottla.testing.simulation.network import SimulatedSocket
+from ottla.testing.world.answers import alter, garble, refuse, spoil
 from ottla.testing.world.faults import Doom, Fate, Faults
 from ottla.wire import apis
 from ottla.wire.frames import decode_request_body
@@ -93,7 +94,7 @@ class Network:
         arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.at(self.draw_arrival(), lambda: _finish(arrived))
         await arrived
-        link = Link(self, next(self._numbers), self.system.connect(port), factory())
+        link = Link(self, next(self._numbers), self.system.connect_client(port), factory())
         self.links.append(link)
         link.protocol.connection_made(link.transport)
         self.note(f"connection {link.number} is made")
@@ -182,7 +183,8 @@ class Link:
         self._arrived += data
 
     def _look_whether_full(self) -> None:
-        is_full = self._under_way_bytes + len(self._arrived) >= FULL_BYTES
+        stuck_bytes = len(self._written) if self.is_mute or self._is_ignored else 0
+        is_full = self._under_way_bytes + len(self._arrived) + stuck_bytes >= FULL_BYTES
         if is_full != self._is_paused and not self.is_over:
             self._is_paused = is_full
             self.protocol.pause_writing() if is_full else self.protocol.resume_writing()
@@ -235,9 +237,13 @@ class Link:
             self._send_canned()
 
     def _answer(self, frame: bytes, expected: Expected) -> None:
-        fate, code, seconds = expected.doom
+        fate, code, seconds, change = expected.doom
         if fate is Fate.ERROR_AFTER:
             frame = spoil(frame, expected.header, expected.request, code)
+        if change is not None:
+            frame = alter(frame, expected.header, change)
+        if fate is Fate.GARBLE:
+            frame = garble(frame, self.network.random)
         if fate is Fate.DELAY_ANSWER:
             self._back_after = max(self._back_after, self.network.system.now() + seconds)
         if fate is Fate.LOSE_ANSWER:

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import tempfile
-import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
-from unittest import mock
 
 from ottla.broker.broker import Broker
-from ottla.broker.config_layers import BrokerSettings
-from ottla.broker.loop import Loop
+from ottla.broker.config.layers import BrokerSettings
+from ottla.broker.loop.loop import Loop
+from ottla.broker.loop.slices import run_to_end
+from ottla.controller.local_store import LocalStore
+from ottla.controller.memory_nodes import MemoryNodes, MemoryTree
 from ottla.controller.refusal import Refusal
+from ottla.log.errors import LogError
 from ottla.records.build import build_batch
 from ottla.records.read import Batch, read_batches
-from ottla.testing.files import SimulatedFiles
-from ottla.testing.fresh_store import put_fresh_store
 from ottla.testing.local_broker import QUICK_SETTINGS
 from ottla.testing.simulated_system import SimulatedSystem
+from ottla.testing.simulation.broker_machine import FOLDER, files_with
+from ottla.testing.simulation.randomness import taken_over
 from ottla.testing.world.event_loop import SimulatedEventLoop
 from ottla.testing.world.faults import Faults, Odds
 from ottla.testing.world.network import Network
@@ -70,6 +69,8 @@ class World:
         self.network = Network(self.system, random.Random(f"network {seed}"), self.faults, self.crash)
         self.bootstrap = f"127.0.0.1:{PORT}"
         self._settings = {"listeners": f"PLAINTEXT://{self.bootstrap}"} | QUICK_SETTINGS | dict(settings or {})
+        self.store = MemoryTree()
+        """What the cluster remembers, whatever becomes of its broker."""
         self._stack = ExitStack()
         self._broker: Broker | None = None
         self._loop: Loop | None = None
@@ -79,11 +80,8 @@ class World:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-world-"))
-            put_fresh_store(folder)
-            self._take_over_chance(stack)
-            self._folder = folder
-            self.files = _files_with(Path(folder))
+            stack.enter_context(taken_over(self.seed, self.now, self._time_ns))
+            self.files = files_with(FOLDER)
             self.start()
             self.event_loop = SimulatedEventLoop(self)
             stack.callback(self._end)
@@ -92,15 +90,6 @@ class World:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
-
-    def _take_over_chance(self, stack: ExitStack) -> None:
-        """What the client and the broker take from the computer comes from the seed."""
-        source = random.Random(f"bytes {self.seed}")
-        stack.enter_context(mock.patch.object(time, "monotonic", self.now))
-        stack.enter_context(mock.patch.object(time, "time_ns", self._time_ns))
-        stack.enter_context(mock.patch.object(os, "urandom", source.randbytes))
-        stack.callback(random.setstate, random.getstate())
-        random.seed(f"module {self.seed}")
 
     def _time_ns(self) -> int:
         return self.system.clock_ms() * 1_000_000
@@ -135,10 +124,13 @@ class World:
             return
         self._loop = Loop(self.system)
         self._broker = Broker(
-            self._loop, self.files, self._folder, BrokerSettings(self._settings), survives_power_loss=False
+            self._loop, self.files, FOLDER, BrokerSettings(self._settings), open_store=self._open_store
         )
         self._broker.start()
         self.network.note("the broker starts")
+
+    def _open_store(self, loop: Loop) -> LocalStore:
+        return LocalStore(lambda: MemoryNodes(self.store), loop.make_worker("store"))
 
     def stop(self) -> None:
         """In good order. Connections are refused until it starts again."""
@@ -162,7 +154,7 @@ class World:
         broker = self.broker
         self._broker = None
         self.system.kill()
-        broker.catalog.close()
+        broker.crash()
         self.files.kill()
 
     def create_topic(self, name: str, *, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
@@ -170,16 +162,23 @@ class World:
         asked = CreatableTopic(
             name=name, num_partitions=partitions, replication_factor=-1, assignments=[], configs=configs
         )
-        answer = self.broker.catalog.create_topics([asked])[name]
+        assert self._loop is not None
+        answer = run_to_end(self._loop, self.broker.topic_requests.create([asked]))[name]
         if isinstance(answer, Refusal):
             raise answer
         return name
 
     def put(self, topic: str, *values: bytes | None, partition: int = 0) -> None:
-        """Append records without a client."""
+        """Append records without a client; LogError if that fails."""
         batch = build_batch(values, timestamp=self.system.clock_ms())
         found = self.broker.topics.by_name[topic].partitions[partition]
-        found.produce(batch, version=9, has_transactional_id=False, now_ms=self.system.clock_ms())
+        appended, _ = found.writer.produce(batch, version=9, now_ms=self.system.clock_ms())
+        failures: list[LogError | None] = []
+        found.when_committed(appended.last_offset + 1, failures.append)
+        found.end_round()  # nobody runs the loop meanwhile
+        for failure in failures:
+            if failure is not None:
+                raise failure
 
     # What lies in the log
 
@@ -323,11 +322,3 @@ def _batches_of(partition: Any) -> Iterator[Batch]:
         for batch in read_batches(read.records.read(), with_control=True):
             yield batch
             offset = batch.header.next_offset
-
-
-def _files_with(folder: Path) -> SimulatedFiles:
-    files = SimulatedFiles()
-    files.make_folder(str(folder))
-    for parent in folder.parents:
-        files.sync_folder(str(parent))
-    return files

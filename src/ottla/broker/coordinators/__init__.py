@@ -1,0 +1,1 @@
+"""The shells of the coordinators: logs, clocks and timers around their machines."""

@@ -1,0 +1,1 @@
+"""The loop, the computer it runs on, and long work in short steps."""

@@ -1,0 +1,1 @@
+"""Connections: taken in, bounded, frames in and answers out."""

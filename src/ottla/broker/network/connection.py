@@ -1,0 +1,452 @@
+"""One client's connection: frames in, answers out in the order of the requests, with bounds on both.
+
+Bytes are received into one large buffer that all connections share. A frame that lies whole in it is handled right
+there, without a copy; what is not whole, or may not be handled yet, is kept with the connection. Who sends large frames
+is lent a buffer for the next one as soon as its size is known, and has it received there. A handler must not hold on to
+a frame after it returns.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Callable
+from itertools import islice
+from typing import Any, NamedTuple
+
+from ottla.broker.access.authorizer import ANONYMOUS, Principal
+from ottla.broker.loop.loop import READ, WRITE, Loop
+from ottla.broker.loop.system import Socket
+from ottla.broker.network.receive_buffers import ReceiveBuffers
+from ottla.wire.parts import BUFFERS, Part
+
+_SIZE = struct.Struct(">i")
+MOST_PARTS = 64  # of one vectored write
+JOINED_BYTES = 1 << 13  # a copy of no more costs less than a vector
+SENDFILE_BYTES = 1 << 20
+SMALL_BYTES = 4096  # who sends no more at once may wait for the answer before it sends the next
+READ_BYTES = 1 << 14  # a range of a file that is no longer goes out faster together with what stands around it
+TLS_HANDSHAKE = b"\x16\x03"
+HTTP_METHODS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE")
+TURN_SECONDS = 0.01  # for the requests of one client that came at once, before others have their turn
+FIRST_KEPT_BYTES = 1 << 16  # the room for a large frame before more of it has come
+
+
+class Limits(NamedTuple):
+    max_frame_bytes: int = 104_857_600
+    max_requests_in_flight: int = 100
+    max_unsent_bytes: int = 64 << 20
+
+
+class Slot:
+    """The place of one answer in a connection's order."""
+
+    __slots__ = ("connection", "parts")
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.parts: list[Part] | None = None
+
+    def answer(self, parts: list[Part]) -> None:
+        """Give the answer; it leaves when those before it have. No parts: the client expects none."""
+        self.parts = parts
+        self.connection.answered()
+
+
+class Connection:
+    """Calls `handle` for each frame, which may take a slot for its answer, and `closed` once, with the reason."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        sock: Socket,
+        address: str,
+        memory: ReceiveBuffers,
+        limits: Limits,
+        handle: Callable[[Connection, memoryview], None],
+        closed: Callable[[Connection, str], None],
+        listener: str = "",
+        principal: Principal = ANONYMOUS,
+    ) -> None:
+        self.socket = sock
+        self.address = address  # of the client
+        self.listener = listener  # the name of the one it came through
+        self.principal = principal  # who is at the other end
+        self._loop = loop
+        self._memory = memory
+        self._limits = limits
+        self._handle = handle
+        self._closed = closed
+        self._kept: memoryview | None = None  # bytes that wait to be whole, or to be let in
+        self._kept_bytes = 0
+        self._kept_needed = 0  # when so many are there they can be handled
+        self._lent: memoryview | None = None  # what they are kept in, if it is to be given back
+        self._handled: tuple[memoryview | None] | None = None  # what is lent of the memory that frames are handled in
+        self._trusted_bytes = 0  # the largest frame that came before: others may have as much at once
+        self._expects_large = False  # for the last one was
+        self._slots: deque[Slot] = deque()
+        self._most_slots = limits.max_requests_in_flight
+        self.expect_answer: Callable[[Slot], None] = self._slots.append
+        """Give the next place in the order of answers."""
+        self._unsent: deque[Any] = deque()
+        self._unsent_bytes = 0
+        self._is_muted_until: float | None = None
+        self._holds = 0
+        self._is_handling = False
+        self._is_sending_last = False
+        self._events = READ
+        self._received_at = self._sent_at = loop.now()
+        self._calls_when_closed: dict[Callable[[], None], None] = {}
+        self.is_open = True
+        self.was_refused = False
+        self.knows_topics = False  # the client has asked for metadata, or written
+        self.was_sent_away = 0  # how often what it wrote was refused because its topic grows
+        self._last_words: str | None = None  # why it ends when all that was handled is answered
+        loop.watch(sock, READ, self._ready)
+
+    # Receiving
+
+    def _ready(self, events: int) -> None:
+        if not self.is_open:
+            return  # closed by what was ready before it
+        events &= self._events  # it may have been muted since
+        try:
+            if events & WRITE:
+                self._send()
+            if events & READ and self.is_open:
+                self._receive()
+        except Exception:
+            self.close("the broker failed")  # or it would be ready, and fail, for ever
+            raise
+
+    def _receive(self) -> None:
+        kept = self._kept
+        if kept is not None:
+            target = kept[self._kept_bytes :]
+        elif self._expects_large:
+            target = self._memory.shared[: _SIZE.size]  # no more, for the rest shall go where it can stay
+        else:
+            target = self._memory.shared
+        try:
+            count = self.socket.recv_into(target)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.close(error.strerror or str(error))
+            return
+        self._received_at = self._loop.started
+        if count == 0:
+            self.close("the client closed it")
+        elif kept is None:
+            self._take_frames(target[:count])
+            if self._lent is not None and not self._has_frames_kept_back():  # there is room for the rest of it
+                self._receive()
+            else:
+                self._expects_large = False
+                if count < SMALL_BYTES and self._kept is None:
+                    self._loop.system.expect_soon()
+        else:
+            self._kept_bytes += count
+            if self._kept_bytes == self._kept_needed:
+                self._take_kept(kept)
+            elif self._kept_bytes == len(kept):
+                self._keep(kept)
+
+    def _take_kept(self, kept: memoryview) -> None:
+        """Handle what was kept, now that it can be, and let go of its memory."""
+        self._handled, self._kept, self._lent = (self._lent,), None, None
+        self._expects_large = len(kept) > FIRST_KEPT_BYTES
+        self._trusted_bytes = max(self._trusted_bytes, len(kept))
+        try:
+            self._take_frames(kept)
+        finally:
+            self._end_handling(self._memory.give_back)
+
+    def leave_memory(self) -> bool:
+        """Leave the memory of the frame that is being handled to its handler; False if others need it, too."""
+        return self._end_handling(self._memory.leave)
+
+    def _end_handling(self, settle: Callable[[memoryview], None]) -> bool:
+        handled, self._handled = self._handled, None
+        if handled is None:
+            return False
+        if handled[0] is not None:
+            settle(handled[0])
+        return True
+
+    def _take_frames(self, data: memoryview) -> None:
+        """Handle the whole frames in `data` as far as the limits let them in, and keep the rest."""
+        position, end = 0, len(data)
+        slots, handle, most_bytes = self._slots, self._handle, self._limits.max_frame_bytes
+        self._is_handling = True
+        now, until = self._loop.now, 0.0
+        while end - position >= _SIZE.size and self.is_open:
+            if (slots or self._holds) and self._is_full():
+                self._collect_answers()
+                if self._is_full():
+                    break
+            (size,) = _SIZE.unpack_from(data, position)
+            if not 0 <= size <= most_bytes:
+                self.refuse(_foreign(data[position : position + _SIZE.size], size, most_bytes))
+                break
+            start = position + _SIZE.size
+            if start + size > end:
+                break
+            position = start + size
+            handle(self, data[start:position])
+            if position < end:
+                if not until:
+                    until = now() + TURN_SECONDS
+                elif now() >= until:
+                    self._loop.call_soon(self._resume)  # others are to be heard as well
+                    break
+        self._is_handling = False
+        if self.is_open:
+            if position < end:
+                self._keep(data[position:])
+            if self._kept is not None or (slots and (slots[0].parts is not None or self._is_full())):
+                self._send_answers()
+
+    def _keep(self, rest: memoryview) -> None:
+        """Copy what could not be handled, with room for more of the frame that it begins.
+
+        The room grows with what has come: a size alone, which costs a client nothing, costs no memory here. Only who
+        sent as much before is lent room for a whole frame.
+        """
+        needed = _SIZE.size
+        if len(rest) >= _SIZE.size:
+            (size,) = _SIZE.unpack_from(rest)
+            needed += min(max(size, 0), self._limits.max_frame_bytes)
+        count = len(rest)
+        self._kept_needed = max(needed, count)
+        if FIRST_KEPT_BYTES < self._kept_needed <= 2 * self._trusted_bytes:
+            self._lent = self._memory.lend(self._kept_needed)
+        if self._lent is not None:
+            buffer = self._lent[: self._kept_needed]
+        else:
+            buffer = memoryview(bytearray(min(self._kept_needed, max(2 * count, FIRST_KEPT_BYTES))))
+        buffer[:count] = rest
+        self._kept, self._kept_bytes = buffer, count
+
+    def _is_full(self) -> bool:
+        """Whether the client has as much under way as it may have."""
+        return (
+            len(self._slots) >= self._most_slots
+            or self._unsent_bytes >= self._limits.max_unsent_bytes
+            or self._is_muted_until is not None
+            or self._holds > 0
+            or self._last_words is not None
+        )
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a request is under way that must not be overtaken."""
+        return self._holds > 0
+
+    def hold(self) -> None:
+        """Handle no more requests until `release`, as often as it was held: one under way must not be overtaken."""
+        self._holds += 1
+
+    def release(self) -> None:
+        self._holds -= 1
+        if not self._holds:
+            self._loop.call_soon(self._resume)
+
+    def mute(self, seconds: float) -> None:
+        """Read nothing from the client for a while, as a quota demands."""
+        due = self._loop.now() + seconds
+        if self._is_muted_until is None or due > self._is_muted_until:
+            self._is_muted_until = due
+            self._loop.call_at(due, lambda: self._unmute(due))
+            self._update_events()
+
+    def _unmute(self, due: float) -> None:
+        if self._is_muted_until == due:
+            self._is_muted_until = None
+            self._resume()
+
+    def _resume(self) -> None:
+        """Go on with what was kept back while the client had too much under way."""
+        kept = self._kept
+        if self._has_frames_kept_back() and kept is not None and not self._is_full():
+            self._take_kept(kept)
+        if self.is_open:
+            self._update_events()
+
+    def _has_frames_kept_back(self) -> bool:
+        return self._kept is not None and self._kept_bytes == self._kept_needed
+
+    # Answering
+
+    def answered(self) -> None:
+        """An answer is there. It leaves with the others of this round of the loop."""
+        if self.is_open and not self._is_handling and not self._is_sending_last:
+            self._is_sending_last = True
+            self._loop.call_last(self._send_answers)
+
+    def _send_answers(self) -> None:
+        """Send the answers that are there and next in order."""
+        self._is_sending_last = False
+        if self.is_open:
+            self._collect_answers()
+            self._send()
+
+    def _collect_answers(self) -> None:
+        slots, unsent = self._slots, self._unsent
+        added_bytes = 0
+        while slots and (parts := slots[0].parts) is not None:
+            slots.popleft()
+            for part in parts:
+                if isinstance(part, BUFFERS):
+                    added_bytes += len(part)
+                else:
+                    added_bytes += part.size_bytes
+                    if part.size_bytes <= READ_BYTES:
+                        part = _read(part)
+                unsent.append(part)
+        self._unsent_bytes += added_bytes
+
+    def _send(self) -> None:
+        unsent = self._unsent
+        try:
+            while unsent:
+                sent = self._send_buffers() if isinstance(unsent[0], BUFFERS) else self._send_file()
+                self._unsent_bytes -= sent
+                self._sent_at = self._loop.started
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            self.close(error.strerror or str(error))
+            return
+        if self._last_words is not None and not unsent and not self._slots:
+            self.close(self._last_words)
+            return
+        if self._kept is not None and self._has_frames_kept_back() and not self._is_full():
+            self._loop.call_soon(self._resume)
+        self._update_events()
+
+    def _send_buffers(self) -> int:
+        unsent = self._unsent
+        if len(unsent) == 1:
+            sent = self.socket.send(unsent[0])
+            if sent == len(unsent[0]):
+                unsent.clear()
+                return sent
+        else:
+            buffers = []
+            for part in islice(unsent, MOST_PARTS):
+                if not isinstance(part, BUFFERS):
+                    break
+                buffers.append(part)
+            size_bytes = sum(map(len, buffers))
+            if size_bytes <= JOINED_BYTES:
+                sent = self.socket.send(b"".join(buffers))
+            else:
+                sent = self.socket.sendmsg(buffers)
+            if sent == size_bytes:
+                if len(buffers) == len(unsent):
+                    unsent.clear()
+                for _ in range(min(len(buffers), len(unsent))):
+                    unsent.popleft()
+                return sent
+        left = sent
+        while left:
+            part = unsent[0]
+            if left < len(part):
+                unsent[0] = memoryview(part)[left:]
+                break
+            left -= len(part)
+            unsent.popleft()
+        while unsent and isinstance(unsent[0], BUFFERS) and not len(unsent[0]):
+            unsent.popleft()
+        return sent
+
+    def _send_file(self) -> int:
+        part = self._unsent[0]
+        count = min(part.size_bytes, SENDFILE_BYTES)
+        sent = self._loop.system.send_file(self.socket, part.file, part.position, count) if count else 0
+        if sent == part.size_bytes:
+            self._unsent.popleft()
+        elif sent == 0:
+            raise OSError("a file is shorter than it was")
+        else:
+            self._unsent[0] = part._replace(position=part.position + sent, size_bytes=part.size_bytes - sent)
+        return sent
+
+    def _update_events(self) -> None:
+        events = WRITE if self._unsent else 0
+        if not self._is_full() and (self._kept is None or not self._has_frames_kept_back()):
+            events |= READ
+        if events == self._events:
+            return
+        if not self._events:
+            self._loop.watch(self.socket, events, self._ready)
+        elif events:
+            self._loop.change(self.socket, events, self._ready)
+        else:
+            self._loop.forget(self.socket)
+        self._events = events
+
+    # The end
+
+    def call_when_closed(self, callback: Callable[[], None]) -> None:
+        """For what waits on behalf of this client; forgotten with `forget_call`."""
+        self._calls_when_closed[callback] = None
+
+    def forget_call(self, callback: Callable[[], None]) -> None:
+        self._calls_when_closed.pop(callback, None)
+
+    def is_idle(self, seconds: float) -> bool:
+        """Whether nothing came or went for so long, and nobody told the client to wait.
+
+        Who has a request under way is not idle, but who does not take the answers of those before it is.
+        """
+        is_waiting = (self._slots and not self._unsent) or self._is_muted_until is not None
+        return not is_waiting and self._loop.now() - max(self._received_at, self._sent_at) > seconds
+
+    def end(self, reason: str) -> None:
+        """Handle no more requests, and close it when all that were handled are answered."""
+        self._last_words = reason
+        if self.is_open:
+            self._send_answers()
+
+    def refuse(self, reason: str) -> None:
+        """End it for what the client did, which is worth a line in the log."""
+        self.was_refused = True
+        self.close(reason)
+
+    def close(self, reason: str) -> None:
+        if not self.is_open:
+            return
+        self.is_open = False
+        if self._events:
+            self._loop.forget(self.socket)
+        self.socket.close()
+        self._slots.clear()
+        self._unsent.clear()
+        self._kept = None
+        if self._lent is not None:
+            self._memory.give_back(self._lent)
+            self._lent = None
+        self._closed(self, reason)
+        for callback in list(self._calls_when_closed):
+            callback()
+
+
+def _foreign(start: memoryview, size: int, most_bytes: int) -> str:
+    """What the client may speak, if what it sent is no frame: often it only has another protocol configured."""
+    text = bytes(start)
+    if text[:2] == TLS_HANDSHAKE:
+        return "the client speaks TLS, and this port does not; its security.protocol should be PLAINTEXT"
+    if text in HTTP_METHODS:
+        return "the client speaks HTTP; this port is for Kafka's protocol"
+    return f"a frame of {size} bytes is not within 0 and {most_bytes}"
+
+
+def _read(part: Any) -> Any:
+    """The bytes of a range; the range itself if they cannot be had, for its sending will tell why."""
+    try:
+        data = part.read()
+    except OSError:
+        return part
+    return data if len(data) == part.size_bytes else part

@@ -1,0 +1,55 @@
+"""Options, names and positions that cannot be: whoever gives one is told in the line where it was given."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+LONGEST_TEXT_BYTES = 32_767
+HIGHEST_OFFSET = 2**63 - 1
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def check_numbers(given: Mapping[str, object], least: Mapping[str, float]) -> None:
+    """Each number that is named in `least`, if it is given. ValueError, or TypeError where it is none."""
+    for name, smallest in least.items():
+        value = given.get(name)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError(f"{name} is a number, not {value!r}")
+        if not value >= smallest:  # and not a number that is none
+            raise ValueError(f"{name} is at least {smallest:g}, not {value!r}")
+
+
+def check_texts(**given: object) -> None:
+    """Names that are told to the broker, if they are given."""
+    for name, value in given.items():
+        if value is None:
+            continue
+        if not isinstance(value, str):
+            raise TypeError(f"{name} is a str, not {value!r}")
+        if not value:
+            raise ValueError(f"{name} is not empty: leave it out if there is none")
+        try:
+            is_too_long = len(value.encode()) > LONGEST_TEXT_BYTES
+        except UnicodeEncodeError:
+            raise ValueError(f"{name} cannot be written as UTF-8: {value!r}") from None
+        if is_too_long:
+            raise ValueError(f"{name} has at most {LONGEST_TEXT_BYTES:,} bytes, not {len(value.encode()):,}")
+
+
+def why_no_topic(name: object) -> str:
+    """Why it cannot be the name of a topic; empty if it can."""
+    if not isinstance(name, str):
+        return f"a topic is a str, not {type(name).__name__}"
+    if _TOPIC.fullmatch(name) is None:
+        return f"a topic has up to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', not {name[:300]!r}"
+    return ""
+
+
+def check_offset(offset: object) -> None:
+    if isinstance(offset, bool) or not isinstance(offset, int):
+        raise TypeError(f"an offset is an int, not {offset!r}")
+    if not 0 <= offset <= HIGHEST_OFFSET:
+        raise ValueError(f"an offset is a number from 0 to 2**63 - 1, not {offset}")

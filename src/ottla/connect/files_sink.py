@@ -1,0 +1,208 @@
+"""`files-sink`: the records of each partition in files, JSON lines or Parquet, exactly once.
+
+A batch becomes a file whose name holds its topic, partition and first offset. Before the file gets its name, a claim
+is made: a small file, named by the offset that was stored before, which only one writer can create and which says what
+comes next. The claims are the stored offsets; a runner that finds its claim taken is fenced. A crash between claim and
+name is mended by whoever reads the claims next.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from ottla.client import Message, TopicPartition
+from ottla.connect.interface import BadRecord, Fenced, Finding, Sink, SinkBatch, Task
+
+KEPT_CLAIMS = 2
+CLAIMS = "_claims"
+
+
+class FilesSink(Sink):
+    """`content` is "value", the values as they are (JSON, for both formats), or "record": with key and offset."""
+
+    stores_offsets = True
+
+    def __init__(
+        self, *, path: str, format: Literal["jsonl", "parquet"] = "jsonl", content: Literal["value", "record"] = "value"
+    ) -> None:  # fmt: skip
+        self._folder = Path(path)
+        self._format = format
+        self._content = content
+
+    def check(self) -> Iterable[Finding]:
+        parent = self._folder if self._folder.exists() else self._folder.parent
+        if not os.access(parent, os.W_OK):
+            yield Finding(f"{parent}: may not be written to", is_problem=True)
+        else:
+            yield Finding(f"{self._folder}: files will be written there")
+
+    def open(self, task: Task) -> None:
+        (self._folder / CLAIMS).mkdir(parents=True, exist_ok=True)
+
+    def stored_offsets(self, places: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        stored = {}
+        for place in places:
+            claims = self._claims(place)
+            if claims:
+                claim = json.loads((self._claim_folder(place) / claims[-1]).read_text())
+                self._finish(claim)
+                self._clean(place, int(claims[-1]))
+                stored[place] = claim["next_offset"]
+        return stored
+
+    def forget_offsets(self) -> None:
+        """The files stay: with what is written then, records are there twice unless they are removed first."""
+        for folder in (self._folder / CLAIMS).glob("*"):
+            for claim in folder.glob("*"):
+                claim.unlink()
+
+    def write(self, batch: SinkBatch) -> None:
+        if not batch.records:
+            self._claim(batch, None, "")
+            return
+        name = f"{batch.topic}+{batch.partition}+{batch.records[0].offset:020}.{self._format}"
+        temporary = self._folder / f".{name}.{uuid.uuid4().hex}"
+        try:
+            self._fill(temporary, batch.records)
+            _sync(temporary)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        try:
+            self._claim(batch, temporary.name, name)
+        except Fenced:
+            temporary.unlink(missing_ok=True)
+            raise
+
+    # Claims.
+
+    def _claim_folder(self, place: TopicPartition) -> Path:
+        return self._folder / CLAIMS / str(place)
+
+    def _claims(self, place: TopicPartition) -> list[str]:
+        folder = self._claim_folder(place)
+        return sorted(name.name for name in folder.glob("[0-9]*")) if folder.exists() else []
+
+    def _claim(self, batch: SinkBatch, temporary: str | None, name: str) -> None:
+        """From here on the batch is done, whatever happens."""
+        folder = self._claim_folder(batch.place)
+        if not folder.exists():
+            folder.mkdir(exist_ok=True)
+            _sync(folder.parent)
+        claim = {"next_offset": batch.next_offset, "temporary": temporary, "name": name}
+        own = folder / f".{uuid.uuid4().hex}"
+        own.write_text(json.dumps(claim))
+        _sync(own)
+        number = max(batch.start_offset, 0)
+        claimed = folder / f"{number:020}"
+        try:
+            os.link(own, claimed)
+        except FileExistsError:
+            raise Fenced(f"{batch.place}: another runner has written the batch from offset {number} on") from None
+        finally:
+            own.unlink()
+        if self._claims(batch.place)[-1] != claimed.name:  # so late that the claim was forgotten already
+            claimed.unlink()
+            raise Fenced(f"{batch.place}: another runner has written what comes behind offset {number}")
+        _sync(folder)
+        self._finish(claim)
+        for old in self._claims(batch.place)[:-KEPT_CLAIMS]:
+            (folder / old).unlink(missing_ok=True)
+
+    def _clean(self, place: TopicPartition, last_claim: int) -> None:
+        """Removes what dead runners have left. What begins at the last claim or behind it may still be claimed."""
+        for left in self._folder.glob(f".{place.topic}+{place.partition}+*"):
+            if int(left.name.split("+")[2].split(".")[0]) < last_claim:
+                left.unlink(missing_ok=True)
+
+    def _finish(self, claim: Mapping[str, Any]) -> None:
+        if claim["temporary"] is None:
+            return
+        try:
+            (self._folder / claim["temporary"]).rename(self._folder / claim["name"])
+        except FileNotFoundError:
+            return  # it has its name already
+        _sync(self._folder)
+
+    # Contents.
+
+    def _fill(self, path: Path, records: Sequence[Message]) -> None:
+        if self._format == "jsonl":
+            lines = [self._line(record) for record in records]
+            path.write_bytes(b"".join(lines))
+            return
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        rows = [self._row(record) for record in records]
+        try:
+            table = pa.Table.from_pylist(rows)
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise BadRecord(_misfit(rows, records), f"does not fit the rows before it: {error}") from None
+        pq.write_table(table, path)
+
+    def _line(self, record: Message) -> bytes:
+        if self._content == "record":
+            return json.dumps(self._row(record), ensure_ascii=False).encode() + b"\n"
+        value = record.value if record.value is not None else b"null"
+        if b"\n" in value:
+            value = json.dumps(_parsed(record), ensure_ascii=False).encode()
+        return bytes(value) + b"\n"
+
+    def _row(self, record: Message) -> dict[str, Any]:
+        if self._content == "value":
+            document = _parsed(record)
+            if not isinstance(document, dict):
+                raise BadRecord(record.offset, "the value is no JSON object, which a row of a Parquet file must be")
+            return document
+        return {
+            "topic": record.topic,
+            "partition": record.partition,
+            "offset": record.offset,
+            "timestamp_ms": record.timestamp_ms,
+            "key": _text(record.key),
+            "value": _text(record.value),
+        }
+
+
+def _parsed(record: Message) -> Any:
+    try:
+        return json.loads(record.value)
+    except (ValueError, TypeError) as error:
+        raise BadRecord(record.offset, f"the value is no JSON: {error}") from None
+
+
+def _text(data: bytes | None) -> str | None:
+    """Text as it is; bytes that are none in base64."""
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return base64.b64encode(data).decode()
+
+
+def _misfit(rows: list[dict[str, Any]], records: Sequence[Message]) -> int:
+    """The first record with which the rows do not fit together."""
+    import pyarrow as pa
+
+    for count in range(1, len(rows) + 1):
+        try:
+            pa.Table.from_pylist(rows[:count])
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            return records[count - 1].offset
+    return records[-1].offset
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

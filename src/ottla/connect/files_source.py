@@ -1,0 +1,149 @@
+"""`files-source`: every line of JSON lines files, or every row of Parquet files, becomes a record.
+
+Files are read in the order of their names; a JSON lines file may grow, a Parquet file is read once. The position holds,
+for each file, how far it is read and a checksum of its beginning: a file that is not what it was is refused.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from ottla.connect.interface import ConnectorRefused, Finding, Source, SourceRecord, Task, Yielded
+from ottla.pipelines.tables.event import to_json
+
+HEAD_BYTES = 1024
+READ_BYTES = 1 << 20
+PARQUET_ROWS = 2_000
+LONGEST_LINE_BYTES = 64 << 20
+Place = list[int]
+"""How far a file is read, in bytes or rows; how many bytes of its beginning were seen, and their checksum."""
+
+
+class FilesSource(Source):
+    """`path` is a file or a pattern (`in/*.jsonl`). `key` names the fields that make the record's key."""
+
+    def __init__(
+        self, *, path: str, topic: str, format: Literal["jsonl", "parquet"] = "jsonl",
+        key: list[str] | None = None, poll_ms: int = 1000,
+    ) -> None:  # fmt: skip
+        self._path = path
+        self._topic = topic
+        self._format = format
+        self._key = key or []
+        self._poll_ms = max(poll_ms, 1)
+
+    def check(self) -> Iterable[Finding]:
+        files = self._files()
+        if not files:
+            yield Finding(f"{self._path}: there is no such file yet")
+        for file in files:
+            if not os.access(file, os.R_OK):
+                yield Finding(f"{file}: may not be read", is_problem=True)
+        yield Finding(f"{self._path}: {len(files)} files")
+
+    def read(self, task: Task, position: Any) -> Iterator[Yielded]:
+        places: dict[str, Place] = dict(position or {})
+        task.create_topic(self._topic)
+        read = self._read_lines if self._format == "jsonl" else self._read_rows
+        while True:
+            found = False
+            for file in self._files():
+                if zlib.crc32(file.encode()) % task.count != task.number:
+                    continue
+                for records, place in read(file, places.get(file)):
+                    places = places | {file: place}
+                    found = True
+                    yield records, places
+            if not found:
+                yield None
+                if task.wait(self._poll_ms / 1000):
+                    return
+
+    def _files(self) -> list[str]:
+        return sorted(name for name in glob.glob(self._path, recursive=True) if Path(name).is_file())  # noqa: PTH207 - absolute, too
+
+    # JSON lines.
+
+    def _read_lines(self, file: str, place: Place | None) -> Iterator[tuple[list[SourceRecord], Place]]:
+        """Whole lines only: what has no end yet is being written."""
+        with open(file, "rb") as stream:
+            offset = self._found_again(file, stream.read(HEAD_BYTES), place)
+            if os.fstat(stream.fileno()).st_size < offset:
+                raise ConnectorRefused(f"{file}: is shorter than what was read of it before; {_ADVICE}")
+            rest = b""
+            stream.seek(offset)
+            while block := stream.read(READ_BYTES):
+                whole, newline, rest = (rest + block).rpartition(b"\n")
+                if not newline:
+                    if len(rest) > LONGEST_LINE_BYTES:
+                        raise ConnectorRefused(f"{file}: a line is longer than {LONGEST_LINE_BYTES:,} bytes")
+                    continue
+                records = [self._record(file, line) for line in whole.split(b"\n") if line.strip()]
+                offset += len(whole) + 1
+                yield records, [offset, *_head(file)]
+
+    def _record(self, file: str, line: bytes) -> SourceRecord:
+        line = line.rstrip(b"\r")
+        try:
+            document = json.loads(line)
+            return SourceRecord(self._topic, line, self._key_of(document))
+        except (ValueError, KeyError, TypeError) as error:
+            reason = (
+                f"has no field {error}" if isinstance(error, KeyError) else f"is no JSON object with a key: {error}"
+            )
+            if not self._key:
+                reason = f"is no JSON: {error}"
+            return SourceRecord(self._topic, line, problem=f"{file}: a line {reason}")
+
+    def _key_of(self, document: Any) -> bytes | None:
+        return to_json({name: document[name] for name in self._key}) if self._key else None
+
+    # Parquet.
+
+    def _read_rows(self, file: str, place: Place | None) -> Iterator[tuple[list[SourceRecord], Place]]:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        with open(file, "rb") as stream:
+            begin = self._found_again(file, stream.read(HEAD_BYTES), place)
+        try:
+            parquet = pq.ParquetFile(file)
+        except pa.ArrowInvalid as error:
+            if place is None:
+                return  # it may be being written: a Parquet file is whole when its end is there
+            raise ConnectorRefused(f"{file}: is no Parquet file any more: {error}") from None
+        with parquet:
+            if begin >= parquet.metadata.num_rows:
+                return
+            row = 0
+            for batch in parquet.iter_batches(PARQUET_ROWS):
+                row += batch.num_rows
+                if row <= begin:
+                    continue
+                rows = batch.slice(max(0, batch.num_rows - (row - begin))).to_pylist()
+                records = [SourceRecord(self._topic, to_json(each), self._key_of(each)) for each in rows]
+                yield records, [row, *_head(file)]
+
+    def _found_again(self, file: str, head: bytes, place: Place | None) -> int:
+        """Where to go on. A file whose beginning is another one was replaced under its name."""
+        if place is None:
+            return 0
+        offset, head_bytes, checksum = place
+        if len(head) < head_bytes or zlib.crc32(head[:head_bytes]) != checksum:
+            raise ConnectorRefused(f"{file}: is not the file that was read before; {_ADVICE}")
+        return offset
+
+
+_ADVICE = "give new contents a new name, or forget what was read with 'ottla connect reset'"
+
+
+def _head(file: str) -> tuple[int, int]:
+    with Path(file).open("rb") as stream:
+        head = stream.read(HEAD_BYTES)
+    return len(head), zlib.crc32(head)

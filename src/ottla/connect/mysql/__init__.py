@@ -1,0 +1,1 @@
+"""Every change of tables in MariaDB and MySQL: a snapshot, and then the binlog."""

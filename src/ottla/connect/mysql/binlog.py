@@ -1,0 +1,237 @@
+"""The events of a binlog, without I/O: bytes in, what happened out."""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from ottla.connect.interface import ConnectorRefused
+from ottla.connect.mysql.table import Table
+
+QUERY, ROTATE, XID, TABLE_MAP, HEARTBEAT = 2, 4, 16, 19, 27
+GTID, ANONYMOUS_GTID, PREVIOUS_GTIDS, XA_PREPARE, PARTIAL_UPDATE, PAYLOAD, HEARTBEAT_2, GTID_TAGGED = (
+    33, 34, 35, 38, 39, 40, 41, 42,
+)  # fmt: skip
+MARIADB_GTID, QUERY_COMPRESSED = 162, 165
+# By the number of the event: what was done, and whether it is of version 2, and compressed.
+ROWS = {
+    23: ("c", False, False), 24: ("u", False, False), 25: ("d", False, False),
+    30: ("c", True, False), 31: ("u", True, False), 32: ("d", True, False),
+    166: ("c", False, True), 167: ("u", False, True), 168: ("d", False, True),
+    169: ("c", True, True), 170: ("u", True, True), 171: ("d", True, True),
+}  # fmt: skip
+HEADER_BYTES = 19
+STANDALONE = 1
+_HEADER = struct.Struct("<IBIIIH")
+_FIRST_WORDS = re.compile(r"^(?:\s|/\*.*?\*/|--[^\n]*\n|#[^\n]*\n)*(\w+)(?:\s+(?:/\*.*?\*/\s*)*(\w+))?", re.DOTALL)
+_DML = ("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD")
+_DDL = ("CREATE", "ALTER", "DROP", "RENAME", "TRUNCATE")
+
+
+class Place(NamedTuple):
+    """A position in the binlog. Those of one server are in order."""
+
+    file: str
+    position: int
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return file_number(self.file), self.position
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.position}"
+
+
+def file_number(file: str) -> int:
+    return int(file.rpartition(".")[2] or 0)
+
+
+class RowChanges(NamedTuple):
+    """Rows of one event: (before, after, key before, key after) each, as JSON."""
+
+    table: Table
+    operation: str
+    rows: list[tuple[bytes | None, bytes | None, bytes | None, bytes | None]]
+    end_position: int
+
+
+class Begun(NamedTuple):
+    """A transaction begins."""
+
+    transaction: str
+    time_seconds: int
+    start: Place
+
+
+class Committed(NamedTuple):
+    """A transaction, or whatever stands between transactions, is over: a place to go on from."""
+
+    place: Place
+    transaction: str | None
+
+
+class Ddl(NamedTuple):
+    """A statement that changes tables. `kind` is its first word."""
+
+    kind: str
+    statement: str
+    database: str
+    time_seconds: int
+    place: Place
+
+
+Happened = RowChanges | Begun | Committed | Ddl
+
+
+class BinlogReader:
+    """Events in, in their order. `find_table` says what a table map means; None: nobody wants its rows."""
+
+    def __init__(
+        self, start: Place, *, is_mariadb: bool, find_table: Callable[[bytes], Table | None],
+        is_captured: Callable[[str], bool],
+    ) -> None:  # fmt: skip
+        self.place = start
+        self.transaction: str | None = None
+        self.time_seconds = 0
+        self._is_mariadb = is_mariadb
+        self._find_table = find_table
+        self._is_captured = is_captured
+        self._tables: dict[int, Table | None] = {}
+        self._is_open = False
+        self._is_standalone = False
+
+    def read(self, event: bytes) -> Iterator[Happened]:
+        """What one event says. It comes without its checksum."""
+        seconds, kind, server, _, end_position, _ = _HEADER.unpack_from(event)
+        if kind in ROWS:
+            yield from self._read_rows(kind, event, end_position)
+        elif kind == TABLE_MAP:
+            number = int.from_bytes(event[HEADER_BYTES : HEADER_BYTES + 6], "little")
+            self._tables[number] = self._find_table(event[HEADER_BYTES + 8 :])
+        elif kind == ROTATE:
+            position = int.from_bytes(event[HEADER_BYTES : HEADER_BYTES + 8], "little")
+            self.place = Place(event[HEADER_BYTES + 8 :].rstrip(b"\0").decode(), position)
+            self._tables.clear()
+        elif kind == XID:
+            yield self._commit(end_position)
+        elif kind in (MARIADB_GTID, GTID, ANONYMOUS_GTID, GTID_TAGGED):
+            yield self._begin(kind, event, server, seconds)
+        elif kind in (QUERY, QUERY_COMPRESSED):
+            yield from self._read_query(kind, event, end_position, seconds)
+        elif kind == XA_PREPARE:
+            raise ConnectorRefused("the binlog holds XA transactions, whose rows may be rolled back later")
+        elif kind in (PAYLOAD, PARTIAL_UPDATE):
+            setting = "binlog_transaction_compression" if kind == PAYLOAD else "binlog_row_value_options"
+            raise ConnectorRefused(f"the binlog at {self.place} was written with {setting}: its rows would be lost; "
+                                   f"turn {setting} off, and 'ottla connect reset'")  # fmt: skip
+        elif not self._is_open and end_position and kind not in (HEARTBEAT, HEARTBEAT_2):
+            yield self._pass(end_position)
+
+    def _pass(self, end_position: int) -> Committed:
+        self.place = Place(self.place.file, end_position)
+        return Committed(self.place, None)
+
+    def _begin(self, kind: int, event: bytes, server: int, seconds: int) -> Begun:
+        at = HEADER_BYTES
+        if kind == MARIADB_GTID:
+            sequence, domain, flags = struct.unpack_from("<QIB", event, at)
+            self.transaction = f"{domain}-{server}-{sequence}"
+            self._is_standalone = bool(flags & STANDALONE)
+        else:
+            digits = event[at + 1 : at + 17].hex()
+            number = int.from_bytes(event[at + 17 : at + 25], "little")
+            source = f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+            self.transaction = f"{source}:{number}" if kind == GTID else str(self.place)
+            self._is_standalone = False
+        self._is_open = True
+        self.time_seconds = seconds
+        return Begun(self.transaction, seconds, self.place)
+
+    def _commit(self, end_position: int) -> Committed:
+        self._is_open = False
+        self._tables.clear()
+        self.place = Place(self.place.file, end_position)
+        return Committed(self.place, self.transaction)
+
+    # Statements.
+
+    def _read_query(self, kind: int, event: bytes, end_position: int, seconds: int) -> Iterator[Happened]:
+        _, _, name_bytes, _, status_bytes = struct.unpack_from("<IIBHH", event, HEADER_BYTES)
+        at = HEADER_BYTES + 13 + status_bytes
+        database = event[at : at + name_bytes].decode("utf-8", "replace")
+        text = event[at + name_bytes + 1 :]
+        if kind == QUERY_COMPRESSED:
+            text = decompress(text)
+        statement = text.decode("utf-8", "replace")
+        found = _FIRST_WORDS.match(statement)
+        first = found[1].upper() if found else ""
+        if first == "BEGIN":
+            return
+        if first in _DML and self._is_captured(database):
+            raise ConnectorRefused(
+                f"the binlog at {self.place} holds a statement in place of rows ({first} ...): set binlog_format=ROW "
+                "for all sessions, and 'ottla connect reset' for a new snapshot"
+            )
+        if first in _DDL:
+            yield Ddl(first, statement, database, seconds, Place(self.place.file, end_position))
+        if first == "SAVEPOINT" or (first == "ROLLBACK" and (found is None or found[2])):
+            return
+        # A CREATE TABLE ... SELECT of MariaDB has rows behind it in the same transaction.
+        is_alone = self._is_standalone or not self._is_mariadb
+        if first in ("COMMIT", "ROLLBACK") or not self._is_open or is_alone:
+            yield self._commit(end_position)
+
+    # Rows.
+
+    def _read_rows(self, kind: int, event: bytes, end_position: int) -> Iterator[RowChanges]:
+        operation, is_version_2, is_compressed = ROWS[kind]
+        at = HEADER_BYTES
+        table = self._tables.get(int.from_bytes(event[at : at + 6], "little"))
+        if table is None:
+            return
+        at += 8
+        if is_version_2:
+            at += int.from_bytes(event[at : at + 2], "little")
+        at += _length_bytes(event[at])
+        size = len(table.all_present)
+        for _ in range(2 if operation == "u" else 1):
+            if event[at : at + size] != table.all_present:
+                raise ConnectorRefused(
+                    f"table {table.full_name}: the binlog at {self.place} has only some columns of its rows; set "
+                    "binlog_row_image=FULL on the server, and 'ottla connect reset' for a new snapshot"
+                )
+            at += size
+        if is_compressed:
+            event, at = decompress(event[at:]), 0
+        rows = list(_rows(table, operation, event, at))
+        yield RowChanges(table, operation, rows, end_position)
+
+
+def _rows(
+    table: Table, operation: str, data: bytes, at: int
+) -> Iterator[tuple[bytes | None, bytes | None, bytes | None, bytes | None]]:
+    image, present, end = table.image, table.all_present, len(data)
+    decode = image.decode
+    while at < end:
+        row, key = decode(data, at, present)
+        at = image.position
+        if operation == "c":
+            yield None, row, None, key
+        elif operation == "d":
+            yield row, None, key, None
+        else:
+            after, after_key = decode(data, at, present)
+            at = image.position
+            yield row, after, key, after_key
+
+
+def _length_bytes(first: int) -> int:
+    return {0xFC: 3, 0xFD: 4, 0xFE: 9}.get(first, 1)
+
+
+def decompress(data: bytes) -> bytes:
+    """MariaDB's log_bin_compress: a byte that says how many follow with the length, the length, and zlib's bytes."""
+    return zlib.decompress(data[1 + (data[0] & 7) :])

@@ -1,0 +1,99 @@
+"""Which tables there are, and what is in them, as information_schema tells."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping, Sequence
+
+from ottla.connect.interface import ConnectorRefused
+from ottla.connect.mysql.connection import SqlConnection
+from ottla.connect.mysql.snapshot import Column, TableToCopy
+
+_OWN = ("mysql", "information_schema", "performance_schema", "sys")
+DECLARED = ("uuid", "inet6", "inet4")
+
+
+class Choice:
+    """Which tables are wanted: patterns of DATABASE.TABLE, as `shop.*`."""
+
+    def __init__(self, tables: Sequence[str], exclude: Sequence[str]) -> None:
+        for pattern in (*tables, *exclude):
+            if "." not in pattern:
+                raise ValueError(f"tables are named DATABASE.TABLE, as in shop.orders or shop.*, not {pattern!r}")
+        if not tables:
+            raise ValueError("tables is empty: name some, as in shop.*")
+        self._tables = tuple(tables)
+        self._exclude = tuple(exclude)
+
+    def wants(self, full_name: str) -> bool:
+        database = full_name.partition(".")[0]
+        if database in _OWN:
+            return False
+        is_chosen = any(fnmatch.fnmatchcase(full_name, pattern) for pattern in self._tables)
+        return is_chosen and not any(fnmatch.fnmatchcase(full_name, pattern) for pattern in self._exclude)
+
+    def may_want_of(self, database: str) -> bool:
+        return any(fnmatch.fnmatchcase(database, pattern.partition(".")[0]) for pattern in self._tables)
+
+
+class Catalog:
+    """Asked anew after each statement that changes tables."""
+
+    def __init__(self, sql: SqlConnection, choice: Choice, keys: Mapping[str, Sequence[str]]) -> None:
+        self._sql = sql
+        self._choice = choice
+        self._keys = keys
+        self._declared: dict[str, dict[str, str]] | None = None
+
+    def forget(self) -> None:
+        self._declared = None
+
+    def table_names(self) -> list[str]:
+        found = self._sql.texts(
+            "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE = 'BASE TABLE'"
+        )
+        names = (f"{database}.{name}" for database, name in found)
+        return sorted(name for name in names if self._choice.wants(name))
+
+    def declared(self, full_name: str) -> Mapping[str, str]:
+        """The types of columns that the binlog does not tell."""
+        if self._declared is None:
+            self._declared = {}
+            rows = self._sql.texts(
+                "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, DATA_TYPE FROM information_schema.COLUMNS "
+                "WHERE DATA_TYPE IN ('uuid', 'inet6', 'inet4')"
+            )
+            for database, table, column, kind in rows:
+                self._declared.setdefault(f"{database}.{table}", {})[column] = kind
+        return self._declared.get(full_name, {})
+
+    def describe(self, full_name: str) -> TableToCopy | None:
+        """None: it is gone."""
+        database, _, name = full_name.partition(".")
+        rows = self._sql.texts(
+            "SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, NUMERIC_PRECISION, NUMERIC_SCALE "
+            "FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION",
+            (database, name),
+        )
+        if not rows:
+            return None
+        columns = tuple(
+            Column(column, kind.lower(), full.lower(), int(precision or 0), int(scale or 0))
+            for column, kind, full, precision, scale in rows
+        )
+        primary = tuple(
+            row[0]
+            for row in self._sql.texts(
+                "SELECT COLUMN_NAME FROM information_schema.KEY_COLUMN_USAGE WHERE TABLE_SCHEMA = %s AND "
+                "TABLE_NAME = %s AND CONSTRAINT_NAME = 'PRIMARY' ORDER BY ORDINAL_POSITION",
+                (database, name),
+            )
+        )
+        keys = primary or tuple(self._keys.get(full_name, ()))
+        names = {column.name for column in columns}
+        if not keys or not set(keys) <= names:
+            raise ConnectorRefused(
+                f"table {full_name}: it has no primary key; name columns that are unique with "
+                f'keys = {{"{full_name}" = ["COLUMN"]}}, or leave it out with exclude'
+            )
+        return TableToCopy(database, name, columns, keys, bool(primary))

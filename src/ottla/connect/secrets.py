@@ -1,0 +1,69 @@
+"""Secrets: taken from the environment or a file where a setting says so, and never shown.
+
+`${env:NAME}` and `${file:PATH}` may stand in any text of the file. What they stand for, what a setting that sounds like
+a secret holds, and the password in a URL are replaced wherever a text leaves the program.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, quote_plus, unquote
+
+HIDDEN = "***"
+_REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
+_SECRET_NAME = re.compile(r"passw|secret|token|credential|private_key", re.IGNORECASE)
+_URL_PASSWORD = re.compile(r"^[\w+.-]+://[^/@\s:]*:([^@\s]+)@")
+
+
+class SecretMissing(ValueError):
+    """What a setting refers to is not there; the text says so."""
+
+
+class Secrets:
+    def __init__(self, environment: Mapping[str, str], folder: Path) -> None:
+        self._environment = environment
+        self._folder = folder
+        self._known: set[str] = set()
+
+    def resolve(self, name: str, value: Any) -> Any:
+        """The value with what it refers to, in lists and tables too."""
+        if isinstance(value, str):
+            resolved = _REFERENCE.sub(self._look_up, value)
+            if _SECRET_NAME.search(name):
+                self._learn(resolved)
+            if (found := _URL_PASSWORD.match(resolved)) is not None:
+                self._learn(found[1])
+            return resolved
+        if isinstance(value, list):
+            return [self.resolve(name, each) for each in value]
+        if isinstance(value, dict):
+            return {key: self.resolve(f"{name}.{key}", each) for key, each in value.items()}
+        return value
+
+    def hide(self, text: str) -> str:
+        for secret in sorted(self._known, key=len, reverse=True):
+            text = text.replace(secret, HIDDEN)
+        return text
+
+    def _look_up(self, reference: re.Match[str]) -> str:
+        where, name = reference[1], reference[2]
+        if where == "env":
+            if name not in self._environment:
+                raise SecretMissing(f"the environment has no variable {name}")
+            found = self._environment[name]
+        else:
+            path = self._folder / name
+            try:
+                found = path.read_text().rstrip("\n")
+            except OSError as error:
+                raise SecretMissing(f"{path}: {(error.strerror or str(error)).lower()}") from None
+        self._learn(found)
+        return found
+
+    def _learn(self, secret: str) -> None:
+        """In all the forms that an error may show it in."""
+        if secret:
+            self._known |= {secret, unquote(secret), quote(secret, safe=""), quote_plus(secret), repr(secret)[1:-1]}

@@ -1,0 +1,269 @@
+"""`sql-sink`: rows of a SQL database that follow change events, through SQLAlchemy.
+
+The rows of a batch and its offset are one transaction of the database, in which the offset is compared first: whoever
+finds another offset there than it left is fenced. Tables are made and widened before that, each in a step of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import sqlalchemy as sa
+
+from ottla.client import Message, TopicPartition
+from ottla.connect.interface import BadRecord, Fenced, Finding, Sink, SinkBatch, Task
+from ottla.connect.sql_tables import DoesNotFit, SqlTable, to_sql
+from ottla.pipelines.tables.event import InvalidEvent, Row, read_event
+
+OFFSETS = "ottla_offsets"
+
+
+class _Change(NamedTuple):
+    """What becomes of a key; `row` is None where it is deleted."""
+
+    offset: int
+    table: str
+    key: Row
+    row: Row | None
+    columns: Mapping[str, str] | None
+
+
+class SqlSink(Sink):
+    """`url` is SQLAlchemy's. `table` may hold `{topic}` and `{table}`, the name that the change event has.
+
+    `format` is "change", the events of docs/change-events.md or Debezium's, or "row": each value is a row, a record
+    without a value deletes, and the key is in `keys` or in the record's key.
+    """
+
+    stores_offsets = True
+
+    def __init__(
+        self, *, url: str, table: str = "{topic}", format: Literal["change", "row"] = "change",
+        keys: list[str] | None = None,
+    ) -> None:  # fmt: skip
+        self._url = url
+        self._name = table
+        self._format = format
+        self._keys = tuple(keys or ())
+        self._engine: Any = None
+        self._tables: dict[str, SqlTable] = {}
+        self._offsets = sa.Table(
+            OFFSETS,
+            sa.MetaData(),
+            sa.Column("connector", sa.String(100), primary_key=True),
+            sa.Column("topic", sa.String(249), primary_key=True),
+            sa.Column("partition_number", sa.Integer, primary_key=True, autoincrement=False),
+            sa.Column("next_offset", sa.BigInteger, nullable=False),
+        )
+        self._connector = ""
+
+    def check(self) -> Iterable[Finding]:
+        try:
+            engine = sa.create_engine(self._url)
+            with engine.connect() as connection:
+                connection.execute(sa.text("SELECT 1"))
+            yield Finding(f"{engine.dialect.name} {engine.url.database or ''} answers")
+            engine.dispose()
+        except (sa.exc.SQLAlchemyError, ModuleNotFoundError) as error:
+            yield Finding(f"the database cannot be reached: {_first_line(error)}", is_problem=True)
+
+    def open(self, task: Task) -> None:
+        self._connector = task.connector
+        self._engine = sa.create_engine(self._url)
+        self._offsets.create(self._engine, checkfirst=True)
+
+    def close(self) -> None:
+        if self._engine is not None:
+            self._engine.dispose()
+
+    def stored_offsets(self, places: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        wanted = set(places)
+        table = self._offsets
+        with self._engine.connect() as connection:
+            rows = connection.execute(sa.select(table).where(table.c.connector == self._connector)).all()
+        found = {TopicPartition(row.topic, row.partition_number): row.next_offset for row in rows}
+        return {place: offset for place, offset in found.items() if place in wanted}
+
+    def forget_offsets(self) -> None:
+        with self._engine.begin() as connection:
+            connection.execute(sa.delete(self._offsets).where(self._offsets.c.connector == self._connector))
+
+    def write(self, batch: SinkBatch) -> None:
+        changes = list(self._changes(batch.records))
+        self._fit_tables(changes)
+        try:
+            with self._engine.begin() as connection:
+                self._store_offset(connection, batch)
+                self._apply(connection, changes)
+        except (sa.exc.DataError, sa.exc.IntegrityError) as error:
+            self._find_bad(changes, error)
+            raise
+
+    def _store_offset(self, connection: Any, batch: SinkBatch) -> None:
+        table = self._offsets
+        place = {"connector": self._connector, "topic": batch.topic, "partition_number": batch.partition}
+        fenced = Fenced(f"{batch.place}: another runner has written from offset {max(batch.start_offset, 0)} on")
+        if batch.start_offset < 0:
+            try:
+                connection.execute(sa.insert(table).values(**place, next_offset=batch.next_offset))
+            except sa.exc.IntegrityError:
+                raise fenced from None
+            return
+        is_mine = sa.and_(*(table.c[name] == value for name, value in place.items()))
+        changed = connection.execute(
+            sa.update(table)
+            .where(is_mine, table.c.next_offset == batch.start_offset)
+            .values(next_offset=batch.next_offset)
+        )
+        if changed.rowcount != 1:
+            raise fenced
+
+    # From records to changes.
+
+    def _changes(self, records: Sequence[Message]) -> Iterator[_Change]:
+        read = self._read_change if self._format == "change" else self._read_row
+        for record in records:
+            try:
+                yield from read(record)
+            except (InvalidEvent, DoesNotFit, ValueError) as error:
+                raise BadRecord(record.offset, str(error)) from None
+
+    def _read_change(self, record: Message) -> Iterator[_Change]:
+        if record.value is None:  # a tombstone for compaction, behind a delete
+            return
+        event = read_event(json.loads(record.value), record.key)
+        table = self._table_name(record.topic, event.table)
+        keys = self._keys or tuple(event.key or ()) or self._table(table).keys
+        if not keys:
+            raise DoesNotFit("the change has no key; name the columns with keys = [...]")
+        old = _part(event.before, keys) or _part(event.key, keys)
+        if event.operation == "d":
+            if old is None:
+                raise DoesNotFit(f"the delete has no key ({', '.join(keys)})")
+            yield _Change(record.offset, table, old, None, event.columns)
+            return
+        if event.after is None:
+            raise DoesNotFit("the change has no 'after'")
+        new = _part(event.after, keys) or _part(event.key, keys)
+        if new is None:
+            raise DoesNotFit(f"the change has no key ({', '.join(keys)})")
+        if event.operation == "u" and old is not None and old != new:
+            yield _Change(record.offset, table, old, None, event.columns)
+        yield _Change(record.offset, table, new, event.after | new, event.columns)
+
+    def _read_row(self, record: Message) -> Iterator[_Change]:
+        table = self._table_name(record.topic, None)
+        key_document = json.loads(record.key) if record.key and not (self._keys and record.value is not None) else None
+        if record.value is None:
+            key = key_document if isinstance(key_document, dict) else None
+            if key is None:
+                raise DoesNotFit("the record has no value, and no key that is a JSON object")
+            yield _Change(record.offset, table, key, None, None)
+            return
+        row = json.loads(record.value)
+        if not isinstance(row, dict):
+            raise DoesNotFit("the value is no JSON object")
+        key = _part(row, self._keys) if self._keys else key_document
+        if not isinstance(key, dict):
+            raise DoesNotFit("the row has no key: name its columns with keys = [...]")
+        yield _Change(record.offset, table, key, row | key, None)
+
+    def _table_name(self, topic: str, table: str | None) -> str:
+        plain = topic.replace(".", "_").replace("-", "_")
+        return self._name.format(topic=plain, table=(table or plain).rpartition(".")[2])
+
+    def _table(self, name: str) -> SqlTable:
+        if name not in self._tables:
+            self._tables[name] = SqlTable(self._engine, name)
+        return self._tables[name]
+
+    # From changes to tables.
+
+    def _fit_tables(self, changes: Sequence[_Change]) -> None:
+        """Tables are made as all changes together need them."""
+        needed: dict[str, tuple[dict[str, str], tuple[str, ...], int]] = {}
+        for change in changes:
+            columns, _, _ = needed.setdefault(change.table, ({}, tuple(change.key), change.offset))
+            row = change.row if change.row is not None else change.key
+            for name, value in row.items():
+                kind = (change.columns or {}).get(name) or _type_of(value)
+                if kind is not None:
+                    columns[name] = _wider(columns.get(name), kind)
+        for name, (columns, keys, offset) in needed.items():
+            try:
+                self._table(name).ensure(columns, keys)
+            except DoesNotFit as error:
+                raise BadRecord(offset, str(error)) from None
+
+    def _apply(self, connection: Any, changes: Sequence[_Change]) -> None:
+        """The last change of each key is what counts."""
+        last: dict[tuple[Any, ...], _Change] = {}
+        for change in changes:
+            last[change.table, *(json.dumps(value) for value in change.key.values())] = change
+        deletes: dict[str, list[Row]] = {}
+        upserts: dict[tuple[Any, ...], list[Row]] = {}
+        for change in last.values():
+            key = self._converted(change, change.key)
+            if change.row is None:
+                deletes.setdefault(change.table, []).append(key)
+            else:
+                row = self._converted(change, change.row)
+                upserts.setdefault((change.table, tuple(key), tuple(row)), []).append(row)
+        for table, keys in deletes.items():
+            if self._table(table).table is not None:
+                self._table(table).delete(connection, keys)
+        for (table, names, _), rows in upserts.items():
+            self._table(table).upsert(connection, rows, names)
+
+    def _converted(self, change: _Change, row: Row) -> Row:
+        columns = change.columns or {}
+        try:
+            return {
+                name: to_sql(name, value, columns.get(name) or _type_of(value) or "") for name, value in row.items()
+            }
+        except DoesNotFit as error:
+            raise BadRecord(change.offset, str(error)) from None
+
+    def _find_bad(self, changes: Sequence[_Change], error: Exception) -> None:
+        """Which of them the database does not take: each is tried alone, and nothing of it stays."""
+        for change in changes:
+            with self._engine.connect() as connection:
+                try:
+                    self._apply(connection, [change])
+                except (sa.exc.DataError, sa.exc.IntegrityError) as refused:
+                    raise BadRecord(change.offset, _first_line(refused)) from error
+                finally:
+                    connection.rollback()
+
+
+def _part(row: Row | None, keys: Sequence[str]) -> Row | None:
+    if row is None or any(row.get(key) is None for key in keys):
+        return None
+    return {key: row[key] for key in keys}
+
+
+def _type_of(value: Any) -> str | None:
+    match value:
+        case None:
+            return None
+        case bool():
+            return "boolean"
+        case int():
+            return "bigint"
+        case float():
+            return "double"
+    return "string"
+
+
+def _wider(known: str | None, asked: str) -> str:
+    """Where the changes of one batch differ, the later type counts: a table widens and never narrows."""
+    if known in ("smallint", "int", "bigint") and asked in ("smallint", "int", "bigint"):
+        order = ("smallint", "int", "bigint")
+        return order[max(order.index(known), order.index(asked))]
+    return asked
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]

@@ -1,0 +1,49 @@
+"""The topics that connectors need: made if they are not there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ottla.client import Admin, ClientOptions, NewTopic, ServerError
+
+# Small segments, cleaned soon: what is read at a start stays short.
+COMPACTED: Mapping[str, str] = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.1",
+    "segment.bytes": str(16 << 20),
+}
+
+
+def ensure_topic(
+    bootstrap: str, options: ClientOptions, name: str, *, partitions: int = -1, configs: Mapping[str, str] | None = None
+) -> None:
+    """Makes the topic, or gives it more partitions if it has too few. Others may do the same at the same time."""
+    with Admin(bootstrap, options) as admin:
+        try:
+            topic = admin.describe_topics([name])[0]
+        except ServerError as missing:
+            if missing.name != "UNKNOWN_TOPIC_OR_PARTITION":
+                raise
+            try:
+                admin.create_topics([NewTopic(name, partitions, configs=configs or {})])
+            except ServerError as error:
+                if error.name != "TOPIC_ALREADY_EXISTS":
+                    raise
+            return
+        if len(topic.partitions) < partitions:
+            try:
+                admin.expand_topics({name: partitions})
+            except ServerError as error:
+                if error.name != "INVALID_PARTITIONS":  # another runner was first
+                    raise
+
+
+def topic_exists(bootstrap: str, options: ClientOptions, name: str) -> bool:
+    with Admin(bootstrap, options) as admin:
+        try:
+            admin.describe_topics([name])
+        except ServerError as error:
+            if error.name == "UNKNOWN_TOPIC_OR_PARTITION":
+                return False
+            raise
+    return True

@@ -1,0 +1,93 @@
+"""A member of a classic group: what it told of itself, and the answers it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from ottla.coordinator.group import Client
+from ottla.coordinator.operation import Reply
+from ottla.wire.messages.offset_and_group_records import MemberMetadata
+from ottla.wire.texts import size_bytes
+
+Protocols: TypeAlias = Sequence[tuple[str, bytes]]
+"""What a member can work with, dearest first: the name of a protocol, and what it tells the leader in it."""
+
+
+class ClassicMember:
+    __slots__ = (
+        "assignment",
+        "client",
+        "instance_id",
+        "is_new",
+        "join_reply",
+        "member_id",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+        "sync_reply",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        client: Client,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocols: Protocols,
+        assignment: bytes = b"",
+    ) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.client = client
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocols = list(protocols)
+        self.assignment = assignment
+        self.join_reply: Reply | None = None
+        self.sync_reply: Reply | None = None
+        self.is_new = False  # it has not been told its id and generation yet, so it cannot give signs of life
+
+    @property
+    def is_static(self) -> bool:
+        return self.instance_id is not None
+
+    @property
+    def awaits_rebalance(self) -> bool:
+        """Whether it waits for an answer, and so lives without heartbeats."""
+        return self.join_reply is not None or self.sync_reply is not None
+
+    @property
+    def names_bytes(self) -> int:
+        """What its names take in a record."""
+        names = (self.member_id, self.instance_id or "", self.client.client_id, self.client.client_host)
+        return sum(map(size_bytes, names))
+
+    def metadata(self, protocol: str) -> bytes:
+        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+    def record(self, protocol: str) -> MemberMetadata:
+        return MemberMetadata(
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            client_id=self.client.client_id,
+            client_host=self.client.client_host,
+            rebalance_timeout=self.rebalance_timeout_ms,
+            session_timeout=self.session_timeout_ms,
+            subscription=self.metadata(protocol),
+            assignment=self.assignment,
+        )
+
+
+def member_of_record(record: MemberMetadata, protocol: str) -> ClassicMember:
+    timeout_ms = record.rebalance_timeout
+    return ClassicMember(
+        record.member_id,
+        record.group_instance_id,
+        Client(record.client_id, record.client_host),
+        record.session_timeout if timeout_ms == -1 else timeout_ms,
+        record.session_timeout,
+        [(protocol, record.subscription)],
+        record.assignment,
+    )

@@ -1,0 +1,208 @@
+"""How a classic group gets from one generation to the next: all join, one of them leads, all fetch their share."""
+
+from __future__ import annotations
+
+from ottla.coordinator.classic.group import JOIN, SESSION, SYNC, ClassicGroup, FirstWait, State
+from ottla.coordinator.classic.member import ClassicMember
+from ottla.coordinator.group import GroupSettings
+from ottla.coordinator.operation import Operation
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from ottla.wire.messages.sync_group import SyncGroupResponse
+
+NOBODY = ""
+
+
+def rebalance(operation: Operation, group: ClassicGroup, settings: GroupSettings) -> None:
+    """Something changed: begin a rebalance, or end the one that waits only for this."""
+    if group.state is State.PREPARING:
+        complete_if_all_joined(operation, group)
+    else:
+        prepare(operation, group, settings)
+
+
+def prepare(operation: Operation, group: ClassicGroup, settings: GroupSettings) -> None:
+    """Ask all members to join again."""
+    _end_syncs(operation, group)
+    was_empty = group.state is State.EMPTY
+    group.enter(State.PREPARING, operation.now_ms)
+    if was_empty:
+        delay_ms = settings.initial_rebalance_delay_ms
+        group.first_wait = FirstWait(delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
+        operation.set_timer((JOIN, group.group_id), delay_ms)
+    elif group.have_all_joined:
+        complete_join(operation, group)
+    else:
+        operation.set_timer((JOIN, group.group_id), group.rebalance_timeout_ms)
+
+
+def _end_syncs(operation: Operation, group: ClassicGroup) -> None:
+    """There will be no assignment in this generation any more."""
+    operation.cancel_timer((SYNC, group.group_id))
+    group.pending_sync_members.clear()
+    for member in group.members.values():
+        if group.state is State.COMPLETING:
+            member.assignment = b""
+        if member.sync_reply is not None:
+            answer_sync(operation, group, member, ErrorCode.REBALANCE_IN_PROGRESS)
+            group.watch(operation, member)
+
+
+def complete_if_all_joined(operation: Operation, group: ClassicGroup) -> None:
+    if group.state is State.PREPARING and group.first_wait is None and group.have_all_joined:
+        complete_join(operation, group)
+
+
+def join_time_over(operation: Operation, group: ClassicGroup, settings: GroupSettings) -> None:
+    """Who has not joined by now is too late; only a group that was empty and still grows waits longer."""
+    if group.state is not State.PREPARING:
+        return
+    wait = group.first_wait
+    if wait is not None and wait.has_grown and wait.left_ms > 0:
+        delay_ms = min(settings.initial_rebalance_delay_ms, wait.left_ms)
+        group.first_wait = FirstWait(delay_ms, max(wait.left_ms - wait.delay_ms, 0))
+        operation.set_timer((JOIN, group.group_id), delay_ms)
+    else:
+        complete_join(operation, group)
+
+
+def complete_join(operation: Operation, group: ClassicGroup) -> None:
+    """Begin the next generation with those who joined, and the static members, who may be about to come back."""
+    operation.cancel_timer((JOIN, group.group_id))
+    group.first_wait = None
+    for member in list(group.members.values()):
+        if member.join_reply is None and not member.is_static:
+            drop(operation, group, member)
+    if group.members and not group.elect_leader():
+        # Only static members are left, and none is here: wait until one comes, or their sessions end.
+        operation.set_timer((JOIN, group.group_id), group.rebalance_timeout_ms)
+        return
+    if not group.members:
+        group.write_empty(operation)
+        return
+    group.next_generation(operation.now_ms)
+    for member in group.members.values():
+        if member.join_reply is not None:
+            members = group.members_for_leader() if member.member_id == group.leader_id else []
+            operation.answer(member.join_reply, joined(group, member.member_id, group.leader_id, members))
+            member.join_reply = None
+        group.watch(operation, member)
+        member.is_new = False
+        group.pending_sync_members.add(member.member_id)
+    operation.set_timer((SYNC, group.group_id), group.rebalance_timeout_ms)
+
+
+def joined(
+    group: ClassicGroup,
+    member_id: str,
+    leader_id: str | None,
+    members: list[JoinGroupResponseMember],
+    *,
+    skip_assignment: bool = False,
+) -> JoinGroupResponse:
+    return JoinGroupResponse(
+        error_code=ErrorCode.NONE,
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        leader=leader_id or NOBODY,
+        skip_assignment=skip_assignment,
+        member_id=member_id,
+        members=members,
+    )
+
+
+def refused_join(code: ErrorCode, member_id: str) -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=code, leader=NOBODY, member_id=member_id, members=[])
+
+
+# Assignments
+
+
+def assign(operation: Operation, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
+    """The leader has shared out the work: keep that, and tell those who wait for it."""
+    group.write_assigned(operation, assignments)
+    for member in group.members.values():
+        if member.sync_reply is not None:
+            answer_sync(operation, group, member)
+            group.watch(operation, member)
+
+
+def refuse_assignment(operation: Operation, group: ClassicGroup, settings: GroupSettings) -> None:
+    """It cannot be kept: tell those who wait, as Kafka does, and let the group find another."""
+    for member in group.members.values():
+        if member.sync_reply is not None:
+            answer_sync(operation, group, member, ErrorCode.UNKNOWN_SERVER_ERROR)
+    prepare(operation, group, settings)
+
+
+def answer_sync(
+    operation: Operation, group: ClassicGroup, member: ClassicMember, code: ErrorCode = ErrorCode.NONE
+) -> None:
+    assert member.sync_reply is not None
+    response = refused_sync(code) if code is not ErrorCode.NONE else assignment_of(group, member)
+    operation.answer(member.sync_reply, response)
+    member.sync_reply = None
+
+
+def assignment_of(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        error_code=ErrorCode.NONE,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        assignment=member.assignment,
+    )
+
+
+def refused_sync(code: ErrorCode) -> SyncGroupResponse:
+    return SyncGroupResponse(error_code=code, assignment=b"")
+
+
+def sync_time_over(operation: Operation, group: ClassicGroup, settings: GroupSettings) -> None:
+    """Who has not fetched its assignment by now is taken out."""
+    if group.state not in (State.COMPLETING, State.STABLE) or not group.pending_sync_members:
+        return
+    for member_id in list(group.pending_sync_members):
+        drop(operation, group, group.members[member_id])
+    prepare(operation, group, settings)
+
+
+# Members that go
+
+
+def drop(operation: Operation, group: ClassicGroup, member: ClassicMember) -> None:
+    """Take a member out, and tell it so if it waits."""
+    group.remove(member.member_id)
+    operation.cancel_timer((SESSION, group.group_id, member.member_id))
+    if member.join_reply is not None:
+        operation.answer(member.join_reply, refused_join(ErrorCode.UNKNOWN_MEMBER_ID, NOBODY))
+        member.join_reply = None
+    if member.sync_reply is not None:
+        operation.answer(member.sync_reply, refused_sync(ErrorCode.UNKNOWN_MEMBER_ID))
+        member.sync_reply = None
+
+
+def remove_pending(operation: Operation, group: ClassicGroup, member_id: str) -> None:
+    group.pending_members.discard(member_id)
+    operation.cancel_timer((SESSION, group.group_id, member_id))
+
+
+def go_on_without(operation: Operation, group: ClassicGroup, settings: GroupSettings) -> None:
+    """After members have gone, or pending members: what is left of the group finds itself anew."""
+    if group.state is State.PREPARING:
+        complete_if_all_joined(operation, group)
+    elif group.state is not State.EMPTY:
+        prepare(operation, group, settings)
+
+
+def session_over(operation: Operation, group: ClassicGroup, member_id: str, settings: GroupSettings) -> None:
+    """No sign of life came from a member, or a pending member did not join."""
+    if member_id in group.pending_members:
+        remove_pending(operation, group, member_id)
+        complete_if_all_joined(operation, group)
+        return
+    member = group.members.get(member_id)
+    if member is None or (member.awaits_rebalance and not member.is_new):
+        return  # who waits for an answer lives; its session begins again with the answer
+    drop(operation, group, member)
+    go_on_without(operation, group, settings)

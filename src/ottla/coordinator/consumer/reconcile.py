@@ -1,0 +1,94 @@
+"""How a member walks from what it has to what it is to have: let go first, then take what the others have let go of.
+
+A table of what a heartbeat does in each state, without side effects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from ottla.coordinator.consumer.assignors import Partitions
+from ottla.coordinator.consumer.member import Held, MemberState, Progress
+
+
+class Aim(NamedTuple):
+    """Where a member is to go, and what it says it works on at the moment."""
+
+    epoch: int
+    target: Mapping[bytes, frozenset[int]]
+    subscribed: frozenset[bytes]  # the topics that exist and that it subscribes to
+    has_changed: bool  # it subscribes to something else than before
+    owned: Mapping[bytes, frozenset[int]] | None  # None: it did not say
+    is_free: Callable[[bytes, int], bool]  # whether nobody else works on a partition
+
+
+def reconcile(progress: Progress, aim: Aim) -> Progress:
+    """What becomes of a member with a heartbeat."""
+    return _STEPS[progress.state](progress, aim)
+
+
+def owns_any(owned: Partitions | Mapping[bytes, frozenset[int]] | None, held: Held) -> bool:
+    """Whether a member works on some of these; one that does not say may."""
+    if owned is None:
+        return bool(held)
+    return any(not owned.get(topic_id, frozenset()).isdisjoint(numbers) for topic_id, numbers in held.items())
+
+
+def _stable(progress: Progress, aim: Aim) -> Progress:
+    if progress.epoch != aim.epoch:
+        return _next(progress, aim)
+    return _without_unsubscribed(progress, aim) if aim.has_changed else progress
+
+
+def _unrevoked(progress: Progress, aim: Aim) -> Progress:
+    if aim.has_changed:
+        progress = _without_unsubscribed(progress, aim)
+    if aim.owned is None or owns_any(aim.owned, progress.revoking):
+        return progress
+    return _next(progress, aim)
+
+
+def _next(progress: Progress, aim: Aim) -> Progress:
+    """A step towards the target: what it has to let go of, or else the new epoch with what is free."""
+    kept: Held = {}
+    revoking: Held = {}
+    for topic_id, numbers in progress.assigned.items():
+        target = aim.target.get(topic_id, frozenset()) if topic_id in aim.subscribed else frozenset[int]()
+        for number, epoch in numbers.items():
+            held = kept if number in target else revoking
+            held.setdefault(topic_id, {})[number] = epoch
+    if owns_any(aim.owned, revoking):
+        return Progress(progress.epoch, progress.epoch, MemberState.UNREVOKED, kept, revoking)
+    state = MemberState.STABLE
+    for topic_id, target in aim.target.items():
+        if topic_id not in aim.subscribed:
+            continue
+        for number in target.difference(kept.get(topic_id, ())):
+            if aim.is_free(topic_id, number):
+                kept.setdefault(topic_id, {})[number] = aim.epoch
+            else:
+                state = MemberState.UNRELEASED
+    return Progress(aim.epoch, progress.epoch, state, kept, {})
+
+
+def _without_unsubscribed(progress: Progress, aim: Aim) -> Progress:
+    """Take back at once what it no longer subscribes to, while there is no new target yet."""
+    kept = {topic_id: numbers for topic_id, numbers in progress.assigned.items() if topic_id in aim.subscribed}
+    if len(kept) == len(progress.assigned):
+        return progress
+    revoking = {topic_id: dict(numbers) for topic_id, numbers in progress.revoking.items()}
+    for topic_id, numbers in progress.assigned.items():
+        if topic_id not in kept:
+            revoking.setdefault(topic_id, {}).update(numbers)
+    if owns_any(aim.owned, revoking):
+        return Progress(progress.epoch, progress.epoch, MemberState.UNREVOKED, kept, revoking)
+    return Progress(progress.epoch, progress.epoch, progress.state, kept, {})
+
+
+_STEPS: dict[MemberState, Callable[[Progress, Aim], Progress]] = {
+    MemberState.STABLE: _stable,
+    MemberState.UNREVOKED: _unrevoked,
+    MemberState.UNRELEASED: _next,
+    MemberState.UNKNOWN: _next,  # only one that owns nothing gets here
+}

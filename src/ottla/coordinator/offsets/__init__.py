@@ -1,0 +1,1 @@
+"""The offsets that groups commit: kept, fetched, removed."""

@@ -1,0 +1,1 @@
+"""Transactional ids: producers, their epochs, and how transactions end."""

@@ -1,0 +1,1 @@
+"""Looking at the files of a log without changing them."""

@@ -1,0 +1,153 @@
+"""Whole batches: read as bytes with BatchReader, and written as they are with `Producer.send_batches`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ottla import testing
+from ottla.client import (
+    Admin,
+    BatchReader,
+    ConfigChange,
+    ConfigOperation,
+    DeliveryFailed,
+    FetchedData,
+    InvalidRecord,
+    NewRecord,
+    Producer,
+    Reader,
+    Resource,
+    ResourceKind,
+    ServerError,
+    TopicPartition,
+    TopicRecreated,
+)
+from ottla.records.batch import read_header
+from ottla.records.build import ControlMarker, build_batch, build_marker, copy_batch
+from ottla.testing import LocalBroker
+
+HERE, THERE = TopicPartition("here", 0), TopicPartition("there", 1)
+
+
+@pytest.fixture
+def broker() -> Iterator[LocalBroker]:
+    with testing.broker() as running:
+        running.topic("here", partitions=2)
+        running.topic("there", partitions=2)
+        yield running
+
+
+def poll_until(reader: BatchReader, count: int) -> list[FetchedData]:
+    found: list[FetchedData] = []
+    while sum(data.next_offset - data.fetch_offset for data in found) < count:
+        found += reader.poll(10_000)
+    return found
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_a_batch_is_moved_without_a_look_at_its_records(broker: LocalBroker, codec: str) -> None:
+    records = [NewRecord(f"{number}".encode(), b"k", [("h", b"1")], 0, 1_000 + number) for number in range(50)]
+    with Producer(broker.bootstrap, codec=codec) as producer, BatchReader(broker.bootstrap) as reader:
+        producer.send_many("here", records)
+        reader.assign({HERE: 0})
+        [data] = poll_until(reader, 50)
+        batches = [(THERE, batch.bytes) for batch in data.visible()]
+        assert producer.send_batches(batches) == [0]
+        assert producer.send_batches(batches) == [50]  # numbered as others are
+        with Producer(broker.bootstrap, transactional_id="t") as transactional, transactional.transaction():
+            assert transactional.send_batches(batches * 2) == [100, 150]
+        reader.assign({THERE: 0})
+        copies = [batch for data in poll_until(reader, 201) for batch in data.visible()]
+    assert [bytes(copy.bytes[61:]) for copy in copies] == [bytes(batches[0][1][61:])] * 4
+    assert [copy.header.is_transactional for copy in copies] == [False, False, True, True]
+    with Reader(broker.bootstrap, "there", [1], end=50) as found:
+        read = [record for fetched in found for record in fetched.records]
+    assert [(record.value, record.timestamp) for record in read] == [(one.value, one.timestamp_ms) for one in records]
+
+
+def test_a_batch_that_is_too_large_is_cut(broker: LocalBroker) -> None:
+    with Admin(broker.bootstrap) as admin:
+        change = ConfigChange("max.message.bytes", ConfigOperation.SET, "5000")
+        admin.alter_configs(Resource(ResourceKind.TOPIC, "there"), [change])
+    batch = build_batch([b"x" * 1_000] * 20, timestamp=5, keys=[b"%d" % number for number in range(20)])
+    with Producer(broker.bootstrap) as producer:
+        assert producer.send_batches([(THERE, bytes(batch))]) == [0]
+    with Reader(broker.bootstrap, "there", [1], end=20) as reader:
+        found = [record.key for fetched in reader for record in fetched.records]
+    assert found == [b"%d" % number for number in range(20)]
+
+
+def test_what_cannot_be_sent_as_it_is_is_refused(broker: LocalBroker) -> None:
+    good = build_batch([b"a", b"b"], timestamp=1)
+    marker = build_marker(
+        ControlMarker(is_commit=True, coordinator_epoch=0), producer_id=1, producer_epoch=0, timestamp=1
+    )
+    stamped = build_batch([b"a"], timestamp=1, log_append_time=5)
+    rotten = good.copy()
+    rotten[-1] ^= 1
+    with Producer(broker.bootstrap) as producer:
+        for batch in (marker, stamped, rotten, good + b"x", b""):
+            with pytest.raises(InvalidRecord):
+                producer.send_batches([(THERE, bytes(batch))])
+        with pytest.raises(InvalidRecord, match="topic there has no partition 7: it has 2"):
+            producer.send_batches([(TopicPartition("there", 7), bytes(good))])
+        assert read_header(good).count == 2
+        assert producer.send_batches([(THERE, bytes(good))]) == [0]
+
+
+def test_many_partitions_are_read_and_trouble_with_one_is_told_with_its_name(broker: LocalBroker) -> None:
+    other = TopicPartition("there", 0)
+    with Producer(broker.bootstrap) as producer, BatchReader(broker.bootstrap) as reader:
+        for place in (HERE, other):
+            producer.send_many(place.topic, [NewRecord(b"a", partition=0)])
+        reader.assign({HERE: 0, other: 0})
+        assert {data.topic for data in poll_until(reader, 2)} == {"here", "there"}
+        assert reader.offsets == {HERE: 1, other: 1}
+        reader.assign({other: 17})
+        with pytest.raises(ServerError, match="offset 17 is not in the partition") as refused:
+            poll_until(reader, 1 << 30)
+        assert (refused.value.topic, refused.value.partition) == other
+        reader.drop([other])
+        producer.send_many("here", [NewRecord(b"b", partition=0)])
+        assert [data.topic for data in poll_until(reader, 1)] == ["here"]
+
+
+def test_a_topic_that_was_created_again_is_told(broker: LocalBroker) -> None:
+    with BatchReader(broker.bootstrap) as reader, Producer(broker.bootstrap) as producer:
+        producer.send_many("here", [NewRecord(b"a", partition=0)])
+        reader.assign({HERE: 0})
+        poll_until(reader, 1)
+        with Admin(broker.bootstrap) as admin:
+            admin.delete_topics(["here"])
+        broker.topic("here", partitions=2)
+        with pytest.raises((TopicRecreated, ServerError)) as told:
+            poll_until(reader, 1 << 30)
+        assert isinstance(told.value, TopicRecreated)
+
+
+def test_a_broker_that_restarts_is_waited_for(broker: LocalBroker) -> None:
+    with BatchReader(broker.bootstrap) as reader:
+        reader.assign({HERE: 0})
+        assert reader.poll(50) == []
+        with broker.down(kill=True):
+            assert reader.poll(200) == []
+        with Producer(broker.bootstrap) as producer:
+            producer.send_many("here", [NewRecord(b"a", partition=0)])
+        assert [data.next_offset for data in poll_until(reader, 1)] == [1]
+
+
+def test_a_batch_that_is_too_large_and_cannot_be_read_is_refused(broker: LocalBroker) -> None:
+    with Admin(broker.bootstrap) as admin:
+        change = ConfigChange("max.message.bytes", ConfigOperation.SET, "500")
+        admin.alter_configs(Resource(ResourceKind.TOPIC, "there"), [change])
+    spoilt = build_batch([b"x" * 1_000] * 10, timestamp=1)
+    spoilt[-30:] = b"\xff" * 30
+    sums_up = copy_batch(
+        spoilt, producer_id=-1, producer_epoch=-1, base_sequence=-1, is_transactional=False
+    )  # with the checksum of what is in it now
+    with Producer(broker.bootstrap) as producer:
+        with pytest.raises(DeliveryFailed, match="MESSAGE_TOO_LARGE"):
+            producer.send_batches([(THERE, bytes(sums_up))])
+        assert producer.send_batches([(THERE, bytes(build_batch([b"a"], timestamp=1)))]) == [0]

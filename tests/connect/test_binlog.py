@@ -1,0 +1,73 @@
+"""Events of a binlog, from bytes that are put together as the protocol describes them: those of MySQL alone."""
+
+import struct
+import uuid
+
+import pytest
+
+from ottla.connect.interface import ConnectorRefused
+from ottla.connect.mysql.binlog import Begun, BinlogReader, Committed, Ddl, Place
+
+START = Place("binlog.000007", 157)
+SOURCE = uuid.UUID("3e11fa47-71ca-11e1-9e33-c80aa9429562")
+
+
+def event(kind: int, body: bytes, end_position: int) -> bytes:
+    return struct.pack("<IBIIIH", 1_700_000_000, kind, 1, 19 + len(body), end_position, 0) + body
+
+
+def query(text: str, end_position: int) -> bytes:
+    return event(2, struct.pack("<IIBHH", 1, 0, 4, 0, 0) + b"shop\0" + text.encode(), end_position)
+
+
+def make_reader() -> BinlogReader:
+    return BinlogReader(START, is_mariadb=False, find_table=lambda _: None, is_captured=lambda name: name == "shop")
+
+
+def gtid(number: int, end_position: int) -> bytes:
+    return event(33, b"\1" + SOURCE.bytes + struct.pack("<QB", number, 2), end_position)
+
+
+def test_a_transaction_of_mysql_is_known_by_its_gtid() -> None:
+    reader = make_reader()
+    events = [gtid(23, 236), query("BEGIN", 310), event(16, bytes(8), 341)]
+    happened = [each for one in events for each in reader.read(one)]
+    assert happened == [
+        Begun(f"{SOURCE}:23", 1_700_000_000, START),
+        Committed(Place(START.file, 341), f"{SOURCE}:23"),
+    ]
+
+
+def test_a_transaction_without_a_gtid_is_known_by_its_place() -> None:
+    (begun,) = make_reader().read(event(34, bytes(25), 236))
+    assert begun == Begun("binlog.000007:157", 1_700_000_000, START)
+
+
+def test_a_statement_that_changes_tables_is_a_transaction() -> None:
+    reader = make_reader()
+    list(reader.read(gtid(24, 236)))
+    ddl, committed = reader.read(query("/* why */ ALTER TABLE t ADD c INT", 400))
+    assert isinstance(ddl, Ddl)
+    assert (ddl.kind, ddl.database) == ("ALTER", "shop")
+    assert isinstance(committed, Committed)
+    assert reader.place == Place(START.file, 400)
+
+
+def test_the_next_file_is_followed() -> None:
+    reader = make_reader()
+    assert list(reader.read(event(4, struct.pack("<Q", 4) + b"binlog.000008", 500))) == []
+    assert reader.place == Place("binlog.000008", 4)
+
+
+@pytest.mark.parametrize(
+    ("bad", "sentence"),
+    [
+        (event(40, b"", 300), "written with binlog_transaction_compression"),
+        (event(39, b"", 300), "written with binlog_row_value_options"),
+        (event(38, b"", 300), "XA transactions"),
+        (query("INSERT INTO t VALUES (1)", 300), "holds a statement in place of rows"),
+    ],
+)
+def test_what_would_lose_rows_is_refused(bad: bytes, sentence: str) -> None:
+    with pytest.raises(ConnectorRefused, match=sentence):
+        list(make_reader().read(bad))

@@ -1,0 +1,83 @@
+"""The sql sink with a real MariaDB: upserts, deletes, columns that are added and widened, and one that is fenced."""
+
+from typing import Any
+
+import pytest
+
+from ottla.client import TopicPartition
+from ottla.client.message import Message
+from ottla.connect import BadRecord, Fenced, SinkBatch, Task
+from ottla.connect.sql_sink import SqlSink
+from ottla.pipelines.tables.event import ChangeEvent, encode_event
+from ottla.records.codec import Record
+from tests.connect.mariadb import MariaDb
+
+COLUMNS = {"id": "int", "name": "string", "price": "decimal(6,2)", "at": "timestamp", "data": "binary", "n": "int"}
+
+
+def batch(start: int, *changes: tuple[str, dict[str, Any], dict[str, str]]) -> SinkBatch:
+    records = []
+    for offset, (operation, row, columns) in enumerate(changes, max(start, 0)):
+        key = {"id": row["id"]}
+        before, after = (row, None) if operation == "d" else (None, row)
+        event = ChangeEvent(operation, key, before, after, offset, columns=columns, table="shop.goods")
+        value = encode_event(event)
+        records.append(Message("goods", 0, Record(offset, 0, None, value, ())))
+    return SinkBatch("goods", 0, records, start, max(start, 0) + len(changes))
+
+
+@pytest.fixture
+def url(mariadb: MariaDb, database: str) -> str:
+    return f"mysql+pymysql://root@127.0.0.1:{mariadb.port}/{database}?charset=utf8mb4"
+
+
+def make_sink(url: str) -> SqlSink:
+    sink = SqlSink(url=url, table="{table}")
+    sink.open(Task("c"))
+    return sink
+
+
+def test_a_table_is_made_followed_and_widened(url: str, mariadb: MariaDb, database: str) -> None:
+    sink = make_sink(url)
+    row = {"id": 1, "name": "é😀", "price": "12.50", "at": "2026-11-16T12:00:00.5", "data": "AAH/", "n": 7}
+    sink.write(batch(-1, ("c", row, COLUMNS), ("c", row | {"id": 2}, COLUMNS), ("u", row | {"n": 8}, COLUMNS)))
+    found = mariadb.run("SELECT id, name, price, n, HEX(data), CAST(at AS CHAR) FROM goods", database=database)
+    assert [tuple(map(str, each)) for each in found] == [
+        ("1", "é😀", "12.50", "8", "0001FF", "2026-11-16 12:00:00.500000"),
+        ("2", "é😀", "12.50", "7", "0001FF", "2026-11-16 12:00:00.500000"),
+    ]
+    wider = COLUMNS | {"n": "bigint", "price": "decimal(12,4)", "more": "string"}
+    last = {"id": 3, "n": 1 << 40, "price": "12345678.1234", "more": "m"}
+    sink.write(batch(3, ("c", last, wider), ("d", {"id": 2}, wider)))
+    found = mariadb.run("SELECT id, n, price, more FROM goods ORDER BY id", database=database)
+    assert [tuple(map(str, each)) for each in found] == [
+        ("1", "8", "12.5000", "None"),
+        ("3", str(1 << 40), "12345678.1234", "m"),
+    ]
+    assert sink.stored_offsets([TopicPartition("goods", 0)]) == {TopicPartition("goods", 0): 5}
+    sink.close()
+
+
+def test_one_of_two_writers_is_fenced(url: str, mariadb: MariaDb, database: str) -> None:
+    one, other = make_sink(url), make_sink(url)
+    small = {"id": "int", "n": "int"}
+    one.write(batch(-1, ("c", {"id": 1, "n": 1}, small)))
+    with pytest.raises(Fenced):
+        other.write(batch(-1, ("c", {"id": 1, "n": 9}, small)))
+    one.write(batch(1, ("u", {"id": 1, "n": 2}, small)))
+    with pytest.raises(Fenced):
+        other.write(batch(1, ("u", {"id": 1, "n": 9}, small)))
+    assert mariadb.run("SELECT n FROM goods", database=database) == ((2,),)
+    one.close()
+    other.close()
+
+
+def test_a_value_that_does_not_fit_is_named(url: str, mariadb: MariaDb, database: str) -> None:
+    mariadb.run("CREATE TABLE goods (id INT PRIMARY KEY, n INT UNSIGNED)", database=database)
+    sink = make_sink(url)
+    small = {"id": "int", "n": "int"}
+    with pytest.raises(BadRecord) as refused:
+        sink.write(batch(-1, ("c", {"id": 1, "n": 1}, small), ("c", {"id": 2, "n": -1}, small)))
+    assert refused.value.offset == 1
+    assert mariadb.run("SELECT count(*) FROM goods", database=database) == ((0,),)
+    sink.close()

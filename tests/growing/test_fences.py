@@ -1,0 +1,74 @@
+"""What becomes of fences: they outlast restarts, retention lifts them, and groups begin where they should."""
+
+from __future__ import annotations
+
+import confluent_kafka
+import pytest
+
+import ottla.testing
+from ottla.broker import growing
+from ottla.client import LATEST, Admin, Consumer, NewTopic, TopicPartition
+from ottla.records.growth import Phase
+from tests.growing.clients import OPTIONS
+from tests.growing.ledger import wait_until
+from tests.growing.test_plain_readers import KEYS, TOPIC, grow, write
+
+
+def test_a_fence_outlasts_a_kill_and_is_lifted_by_retention(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growing, "REST_SECONDS", 0.05)
+    with ottla.testing.broker() as broker:
+        with Admin(broker.bootstrap) as admin:
+            admin.create_topics([NewTopic(TOPIC, 1)])
+            write(broker, 0, 3)
+            grow(admin, 2)
+            fence = admin.describe_growths([TOPIC])[TOPIC][0].fences[0]
+            assert fence == 3 * len(KEYS)
+        broker.restart(kill=True)
+        with Admin(broker.bootstrap) as admin:
+            assert admin.describe_growths([TOPIC])[TOPIC][0].fences == {0: fence}
+            admin.delete_records({TopicPartition(TOPIC, 0): fence - 1})
+            assert admin.describe_growths([TOPIC])[TOPIC][0].fences == {0: fence}
+            admin.delete_records({TopicPartition(TOPIC, 0): fence})
+            wait_until(lambda: not admin.describe_growths([TOPIC])[TOPIC][0].fences, "the fence is lifted")
+
+
+def test_a_group_that_begins_at_the_end_loses_nothing_of_a_new_partition() -> None:
+    """It has read the parent, so the new partition is the rest of it, wherever a topic would be begun."""
+    with ottla.testing.broker() as broker, Admin(broker.bootstrap) as admin:
+        admin.create_topics([NewTopic(TOPIC, 1)])
+        write(broker, 0, 3)
+        end = admin.find_offsets(TOPIC, LATEST)[0]
+        admin.alter_group_offsets("g", {TopicPartition(TOPIC, 0): end})
+        grow(admin, 2)
+        write(broker, 3, 6)
+        read: list[bytes | None] = []
+        with Consumer(broker.bootstrap, TOPIC, group="g", start=LATEST, options=OPTIONS) as consumer:
+
+            def is_all_read() -> bool:
+                for each in consumer.poll(50):
+                    read.extend(record.value for record in each.records)
+                return len(read) >= 3 * len(KEYS)
+
+            wait_until(is_all_read, "all is read")
+    assert sorted(read, key=str) == sorted([b"3", b"4", b"5"] * len(KEYS))
+
+
+def test_librdkafkas_own_partitioner() -> None:
+    with ottla.testing.broker() as broker, Admin(broker.bootstrap) as admin:
+        admin.create_topics([NewTopic(TOPIC, 2)])
+        producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, "message.timeout.ms": 30_000})
+        errors: list[object] = []
+
+        def send() -> None:
+            for key in KEYS:
+                producer.produce(TOPIC, b"v", key, on_delivery=lambda error, _message: errors.append(error))
+            producer.flush(30)
+
+        send()
+        admin.expand_in_order({TOPIC: 4}, partitioner="crc32")
+        wait_until(lambda: admin.describe_growths([TOPIC])[TOPIC][-1].phase is Phase.OPEN, "the topic has grown")
+        send()
+        assert errors == [None] * (2 * len(KEYS))
+        ends = admin.find_offsets(TOPIC, LATEST)
+        assert sum(ends.values()) == 2 * len(KEYS)
+        assert ends[2] or ends[3]
