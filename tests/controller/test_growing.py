@@ -116,6 +116,17 @@ def test_a_topic_that_nobody_leads_does_not_grow() -> None:
     assert refusal.code is ErrorCode.LEADER_NOT_AVAILABLE
 
 
+def test_a_topic_does_not_grow_while_a_broker_is_away_that_could_tell_the_old_number() -> None:
+    cluster = cluster_with(2, factor=2)
+    [away] = {1, 2, 3} - set(leaders(cluster))
+    replay(cluster, *finished(broker_down(cluster, rules_in(cluster), away)))
+    refusal = expand(cluster, 4)
+    assert isinstance(refusal, Refusal)
+    assert refusal.code is ErrorCode.BROKER_NOT_AVAILABLE
+    assert f"missing: {away}" in (refusal.message or "")
+    assert isinstance(expand(cluster, 4, in_order=None), NewPartitions)
+
+
 def test_partitions_that_cannot_be_made_are_taken_back() -> None:
     cluster = cluster_with(2)
     grow(cluster, 4, {0: 5, 1: 6})

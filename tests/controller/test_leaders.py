@@ -31,6 +31,7 @@ from ottla.controller.leaders import (
 )
 from ottla.controller.refusal import Refusal
 from ottla.controller.steps import A_STEP, finished
+from ottla.log.loss import Loss
 from ottla.wire.errors import ErrorCode
 
 BROKERS = (1, 2, 3, 4)
@@ -99,14 +100,47 @@ def test_one_that_restarted_leads_in_a_new_epoch() -> None:
     assert settled(ALL_IN_SYNC, rules(), BROKERS, restarted=2) is ALL_IN_SYNC
 
 
-def test_one_that_lost_data_gives_way_to_any_other_member() -> None:
-    after = settled(ALL_IN_SYNC, rules(), BROKERS, restarted=1, lost_data=True)
-    assert (after.leader_id, after.in_sync) == (2, (2, 3))
+@pytest.mark.parametrize("loss", [Loss.TAIL, Loss.ALL])
+def test_one_that_lost_data_gives_way_to_any_other_member(loss: Loss) -> None:
+    after = settled(ALL_IN_SYNC, rules(), BROKERS, restarted=1, loss=loss)
+    assert (after.leader_id, after.in_sync, after.last_known) == (2, (2, 3), ())
     alone = PartitionState(1, 5, (1,), eligible=(2, 3))
-    after = settled(alone, rules(least=2), [1, 3], restarted=1, lost_data=True)
+    after = settled(alone, rules(least=2), [1, 3], restarted=1, loss=loss)
     assert (after.leader_id, after.in_sync, after.eligible) == (3, (3,), (2,))
-    after = settled(alone._replace(eligible=()), rules(), [1], restarted=1, lost_data=True)
+
+
+def test_one_that_lacks_the_last_records_leads_where_nobody_else_is_in_sync() -> None:
+    after = settled(PartitionState(1, 5, (1,)), rules(), [1], restarted=1, loss=Loss.TAIL)
     assert (after.leader_id, after.in_sync, after.leader_epoch) == (1, (1,), 6)
+
+
+def test_one_that_lost_all_never_leads_what_others_have() -> None:
+    """Or they would cut their logs to nothing."""
+    alone = PartitionState(1, 5, (1,))
+    after = settled(alone, rules(), BROKERS, restarted=1, loss=Loss.ALL)
+    assert (after.leader_id, after.in_sync) == (NOBODY, ())
+    assert unclean_election(after, rules(), BROKERS).leader_id == 2
+    after = settled(alone, rules(1), BROKERS, restarted=1, loss=Loss.ALL)
+    assert (after.leader_id, after.in_sync) == (1, (1,))  # nobody else has anything
+
+
+def test_after_a_power_failure_of_all_those_lead_that_have_most() -> None:
+    state = PartitionState(NOBODY, 5, (1, 2, 3))
+    for node_id in (3, 2):
+        state = settled(state, rules(), [node_id], restarted=node_id, loss=Loss.TAIL)
+    assert (state.leader_id, state.in_sync, state.last_known) == (NOBODY, (1,), (3, 2))
+    assert unclean_election(state, rules(), BROKERS[1:]).leader_id == 2
+    is_back = settled(state, rules(), BROKERS, restarted=1, loss=Loss.TAIL)
+    assert (is_back.leader_id, is_back.in_sync) == (1, (1,))
+    is_empty = settled(state, rules(), BROKERS, restarted=1, loss=Loss.ALL)
+    assert (is_empty.leader_id, is_empty.in_sync, is_empty.last_known) == (2, (3, 2), ())
+
+
+def test_one_that_is_taken_for_alive_and_comes_back_empty_gives_way() -> None:
+    """Its session has outlived it, so it was made the leader while the others came back."""
+    state = PartitionState(1, 5, (1,), last_known=(3, 2))
+    after = settled(state, rules(), BROKERS, restarted=1, loss=Loss.ALL)
+    assert (after.leader_id, after.in_sync, after.leader_epoch) == (2, (3, 2), 6)
 
 
 def test_one_that_is_about_to_stop_keeps_what_nobody_else_can_lead() -> None:
@@ -306,20 +340,20 @@ class Elections(RuleBasedStateMachine):
     def leave(self, node_id: int) -> None:
         self.make(finished(broker_leaving(self.cluster, self.rules_of, node_id)))
 
-    @rule(node_id=st.sampled_from(BROKERS), lost_data=st.booleans())
-    def start(self, node_id: int, lost_data: bool) -> None:
+    @rule(node_id=st.sampled_from(BROKERS), loss=st.sampled_from(Loss))
+    def start(self, node_id: int, loss: Loss) -> None:
         """Often without anybody having seen that it was gone."""
         self.epochs[node_id] += 1
-        if lost_data:
+        if loss:
             for index, held in enumerate(self.held):
                 state = self.cluster.states["t"][index]
                 if node_id in held:
-                    held[node_id] = max(0, held[node_id] - 1)
+                    held[node_id] = max(0, held[node_id] - 1) if loss is Loss.TAIL else 0
                 if state.in_sync == (node_id,) and not set(state.eligible) - {node_id}:
-                    self.committed[index] = held[node_id]  # nobody else had it: it is lost
-        self.make(
-            finished(broker_up(self.cluster, self.rules_of, node_id, self.epochs[node_id], NODE, lost_data=lost_data))
-        )
+                    # Nobody else had it: it is lost.
+                    left = [held[each] for each in state.last_known if each != node_id] if loss is Loss.ALL else []
+                    self.committed[index] = min(left) if left else held[node_id]
+        self.make(finished(broker_up(self.cluster, self.rules_of, node_id, self.epochs[node_id], NODE, loss=loss)))
         assert node_id in self.cluster.usable
 
     @rule(node_id=st.sampled_from(BROKERS))
@@ -348,8 +382,8 @@ class Elections(RuleBasedStateMachine):
     def sound(self) -> None:
         for index, state in enumerate(self.cluster.states["t"]):
             replicas, least = PARTITIONS[index], self.rules_of("t", index).least
-            assert state.in_sync
-            assert {*state.in_sync, *state.eligible} <= {*replicas}
+            assert state.in_sync or (state.last_known and state.leader_id == NOBODY)
+            assert {*state.in_sync, *state.eligible, *state.last_known} <= {*replicas}
             assert not set(state.in_sync) & set(state.eligible)
             assert not state.eligible or len(state.in_sync) < least
             if state.leader_id == NOBODY:

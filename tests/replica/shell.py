@@ -17,6 +17,7 @@ class ManualShell:
         self.roles: list[tuple[Role, int, int]] = []  # with leader and epoch
         self.proposed: list[frozenset[int]] = []
         self.has_deadlines = False
+        self.is_cut_off = False
 
     def touch(self, partition: Partition) -> None:
         self.touched.append(partition)

@@ -102,12 +102,24 @@ def test_acknowledgements_wait_for_the_disk_as_the_durability_asks(unsynced_reco
     effects = machine.appended(6)
     assert effects.syncs == (acknowledged < 6)
     assert (machine.written, machine.committed) == (acknowledged, acknowledged)
-    assert machine.high_watermark == 6  # readers do not wait for the disk
+    assert machine.high_watermark == acknowledged  # readers wait for the disk, too
     machine.on_disk(6)
     assert (machine.written, machine.committed) == (6, 6)
 
 
 # Several
+
+
+def test_what_the_leader_has_only_in_memory_is_not_committed_though_all_others_have_it() -> None:
+    """Or one that takes over would show what is gone when the old leader, in sync until then, has lost its power."""
+    machine = leading()
+    machine.durability(0)
+    machine.appended(2)
+    for replica in (FOLLOWER, OTHER):
+        machine.follower_at(replica, 1, 2, 0)
+    assert (machine.high_watermark, machine.committed) == (0, 0)
+    assert machine.on_disk(2).advances
+    assert (machine.high_watermark, machine.committed) == (2, 2)
 
 
 def test_what_all_in_sync_have_is_committed() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 import weakref
+from functools import partial
 
 import pytest
 
-from ottla.log.errors import LogError
+from ottla.log.errors import LogError, OutOfOrderSequence, StorageFailed
 from ottla.records.batch import read_header
 from ottla.records.build import build_batch
 from ottla.replica.errors import AppendRefused, NotLeader
@@ -36,8 +37,8 @@ class Told:
         self.advances += 1
 
 
-def make() -> tuple[Partition, ManualShell]:
-    shell = ManualShell()
+def make(*, waits_for_disk: bool = False) -> tuple[Partition, ManualShell]:
+    shell = ManualShell(waits_for_disk=waits_for_disk)
     return Partition("t", 0, bytes(16), new_log(), HERE, shell), shell
 
 
@@ -152,6 +153,43 @@ def test_readers_are_told_when_the_high_watermark_moves_and_replicas_when_the_lo
     partition.follower_at(OTHER, 0, 1, 0)
     shell.end_round()
     assert (consumer.advances, replica.advances) == (1, 2)  # the replica learns of the high watermark
+
+
+def test_readers_wait_for_the_disk_whoever_wrote() -> None:
+    """Also for what nobody asked to be acknowledged."""
+    partition, shell = make(waits_for_disk=True)
+    apply(partition, HERE, 1, 1, [HERE], [HERE])
+    reader = Told()
+    partition.wait_for_records(reader)
+    partition.writer.produce(build_batch([b"v"], timestamp=0), version=12, now_ms=0, acks=0)
+    shell.end_round()
+    assert (reader.advances, partition.log.high_watermark, shell.to_sync) == (0, 0, [partition])
+    partition.synced(StorageFailed("no free descriptor"))
+    shell.end_round()
+    assert (shell.to_sync, len(shell.timed)) == ([partition], 1)  # tried again, but not at once
+    partition.log.flusher.flush(0)
+    partition.synced(None)
+    shell.end_round()
+    assert (reader.advances, partition.log.high_watermark) == (1, 1)
+
+
+def test_a_leader_that_may_be_replaced_does_not_call_a_sequence_wrong() -> None:
+    """What it lacks may have been written to the next leader."""
+    partition, shell = make()
+    apply(partition, HERE, 1, 1)
+    batch = partial(build_batch, [b"v"], timestamp=0, producer_id=7, producer_epoch=0)
+    partition.writer.produce(batch(base_sequence=0), version=12, now_ms=0, acks=LEADER_ACK)
+    for is_cut_off, code in (
+        (False, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        (True, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ):
+        shell.is_cut_off = is_cut_off
+        with pytest.raises(LogError) as refusal:
+            partition.writer.produce(batch(base_sequence=5), version=12, now_ms=0, acks=LEADER_ACK)
+        assert refusal.value.code == code
+    apply(partition, HERE, 2, 2, [HERE], [HERE])  # nobody else has it
+    with pytest.raises(OutOfOrderSequence):
+        partition.writer.produce(batch(base_sequence=5), version=12, now_ms=0, acks=LEADER_ACK)
 
 
 def test_too_few_in_sync_before_and_after_an_append() -> None:

@@ -16,6 +16,7 @@ from ottla.testing.simulation.simulation import Simulation
 MOST_DOWN_SECONDS = 2.0
 MOST_BLOCKED_SECONDS = 4.0
 MOST_PAUSE_SECONDS = 3.0
+MOST_SLOW_SECONDS = 2.0
 MOST_CLOCK_JUMP_MS = 600_000
 LAST_OPERATION = 150  # of a disk, at which a crash may be armed
 LITTLE_ROOM_BYTES = 2_000
@@ -35,7 +36,7 @@ class Chaos:
         self.counts: dict[str, int] = {}
         self._faults: list[Callable[[BrokerMachine], None]] = [
             self._kill, self._kill, self._stop, self._cut, self._cut, self._block, self._pause, self._jump_clock,
-            self._fill_disk, self._fail_disk, *self._more_faults(),
+            self._fill_disk, self._fail_disk, self._slow_disk, *self._more_faults(),
         ]  # fmt: skip
         if all(broker.syncs for broker in brokers):
             self._faults += [self._lose_power, self._crash_within, self._crash_within]
@@ -144,6 +145,9 @@ class Chaos:
         broker.files.capacity_bytes = None
         self._simulation.note(f"the disk of {broker.address} has room")
 
+    def _slow_disk(self, broker: BrokerMachine) -> None:
+        broker.slow_disk(self._random.uniform(0, MOST_SLOW_SECONDS))
+
     def _fail_disk(self, broker: BrokerMachine) -> None:
         """One operation fails. What had to fail for it comes back with the next start."""
         number = broker.files.operation_count + self._random.randint(1, LAST_OPERATION)
@@ -165,6 +169,9 @@ class ClusterChaos(Chaos):
         super().__init__(simulation, brokers, mean_seconds)
         self._in_sync: dict[Partition, tuple[frozenset[int], frozenset[int] | None]] = {}
         simulation.checks.append(self._lie_in_wait)
+        if self._brokers[0].syncs and self._random.random() < 0.4:  # early, while all are in sync
+            broker, seconds = self._random.choice(self._brokers), self._random.uniform(0, 1.0)
+            simulation.timeline.after(seconds, lambda: self._lose_disk_soon(broker))
 
     def _lie_in_wait(self, machine: Machine) -> None:
         if self._is_over or not isinstance(machine, BrokerMachine) or not machine.is_serving:
@@ -188,11 +195,11 @@ class ClusterChaos(Chaos):
 
     def _more_faults(self) -> list[Callable[[BrokerMachine], None]]:
         dark = self._lose_all_power if self._brokers[0].syncs else self._lose_memory
-        return [self._expire, self._split, self._block, self._pause, dark]
+        return [self._expire, self._split, self._block, self._pause, dark, self._lose_disk]
 
     def _may_happen(self, fault: Callable[[BrokerMachine], None], _broker: BrokerMachine) -> bool:
         """Where a machine loses what was acknowledged, the replicas have it: all of them were in sync."""
-        if fault not in (self._fail_disk, self._lose_memory):
+        if fault not in (self._fail_disk, self._lose_memory, self._lose_disk):
             return True
         return all(each.is_serving and not each.files.has_faults for each in self._brokers) and all(
             len(partition.in_sync) == len(self._brokers)
@@ -216,6 +223,28 @@ class ClusterChaos(Chaos):
         """A machine is back without what it had not synced, before anybody has noticed that it was gone."""
         broker.lose_power()
         self._start_later(broker, self._random.choice([0.0, 0.0, 0.01, 1.0]))
+
+    def _lose_disk(self, broker: BrokerMachine) -> None:
+        """For good; and where all that is acknowledged is on the disks, maybe with the power of all."""
+        if broker.syncs and self._random.random() < 0.5:
+            self._lose_disk_soon(broker)
+        else:
+            broker.lose_disk()
+            self._start_later(broker)
+
+    def _lose_disk_soon(self, broker: BrokerMachine) -> None:
+        """While the disks of the others are slow."""
+        others = [each for each in self._brokers if each is not broker]
+        for each in others:
+            each.slow_disk(self._random.uniform(0, MOST_SLOW_SECONDS))
+        seconds = self._random.uniform(0, MOST_SLOW_SECONDS / 2)
+        self._simulation.timeline.after(seconds, lambda: self._lose_disk_and_power(broker, others))
+
+    def _lose_disk_and_power(self, broker: BrokerMachine, others: Sequence[BrokerMachine]) -> None:
+        if not self._is_over and self._may_happen(self._lose_disk, broker):
+            broker.lose_disk()
+            for each in (broker, *others):
+                self._lose_power(each)
 
     def _split(self, broker: BrokerMachine) -> None:
         """A broker alone, or with the store or with clients on its side; nothing passes between the two."""

@@ -12,9 +12,10 @@ from ottla.controller import leaders
 from ottla.coordinator.consumer import group as consumer_group
 from ottla.coordinator.offsets.offsets import Offsets
 from ottla.log.aborted import AbortedIndex
-from ottla.log.flush import Flush
 from ottla.log.folders import LogFolders
+from ottla.log.loss import Loss
 from ottla.log.producers import Producers
+from ottla.log.sync import SyncRound
 from ottla.records.placement import Placement, Stray
 from ottla.replica import machine
 from ottla.replica.machine import Machine
@@ -24,13 +25,19 @@ Planted = AbstractContextManager[Any]
 
 
 def skip_syncs() -> Planted:
-    """A flush says that all is on the disk, and has not asked for it."""
-    return mock.patch.object(Flush, "run", autospec=True, return_value=None)
+    """A round of syncs says that all is on the disk, and has not asked for it."""
+    return mock.patch.object(SyncRound, "run", lambda syncs: syncs._errors.clear())
 
 
 def acknowledge_early() -> Planted:
     """What is written is acknowledged before it is on the disk."""
-    return mock.patch.object(Partition, "_committed", lambda partition: partition.log.end_offset)
+    decide = Machine._decide
+
+    def acknowledge_all(machine: Machine) -> None:
+        decide(machine)
+        machine.written = machine.committed = machine.end_offset
+
+    return mock.patch.object(Machine, "_decide", acknowledge_all)
 
 
 def forget_aborts() -> Planted:
@@ -143,7 +150,7 @@ def trust_the_restarted() -> Planted:
 
 def forget_what_was_lost() -> Planted:
     """A machine that lost its memory says that it has all it had."""
-    return mock.patch.object(LogFolders, "may_lack_data", return_value=False)
+    return mock.patch.object(LogFolders, "loss", return_value=Loss.NOTHING)
 
 
 MISTAKES: dict[str, Callable[[], Planted]] = {

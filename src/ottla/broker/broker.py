@@ -110,7 +110,13 @@ class Broker:
         self.peers = Peers(loop, f"broker-{self.node_id}", self._endpoint_of)
         self.replication = Replication(loop, self.settings, self.node_id, self.peers, lambda: self.membership)
         self.roles.watch(self.replication.role_changed)
-        self.rounds = Rounds(loop, waits_for_disk=syncs, roles=self.roles, propose=self.replication.propose)
+        self.rounds = Rounds(
+            loop,
+            waits_for_disk=syncs,
+            roles=self.roles,
+            propose=self.replication.propose,
+            is_cut_off=lambda: self.membership.controller_id < 0,
+        )
         self.roles.watch(self._role_changed)
         self._open_store = open_store or functools.partial(_store_in, folder, survives_power_loss)
         self.topics = Topics(self.rounds)
@@ -160,8 +166,11 @@ class Broker:
 
     @property
     def has_joined(self) -> bool:
-        """Whether this broker is one of the cluster, or knows that it cannot be."""
-        return self.membership.is_up or self.membership.failure is not None
+        """Whether this broker is one of the cluster, or knows that it cannot be.
+
+        Then what a crash left in the cache is on the disk, too, where that is asked for: clients may be told of it.
+        """
+        return (self.membership.is_up and self.rounds.is_at_rest) or self.membership.failure is not None
 
     def _open_coordinators(self) -> None:
         if self.membership.failure is not None:
@@ -189,7 +198,7 @@ class Broker:
             self.loop,
             self._open_store(self.loop),
             applier,
-            Identity(self.node_id, self._node, self._inter_broker_listener, self.logs.may_lack_data(self._boot_id)),
+            Identity(self.node_id, self._node, self._inter_broker_listener, self.logs.loss(self._boot_id)),
             first_broker_config=self._first_broker_config,
             settings=self._election_settings,
             balance_settings=self._balance_settings,

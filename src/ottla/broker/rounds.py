@@ -34,8 +34,9 @@ class Rounds:
         waits_for_disk: bool = False,
         roles: Roles | None = None,
         propose: Propose = lambda _partition, _in_sync: None,
+        is_cut_off: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`propose`: has the controller decide on an in-sync set."""
+        """`propose`: has the controller decide on an in-sync set. `is_cut_off`: whether this broker knows of none."""
         self.waits_for_disk = waits_for_disk
         self.touched: list[Partition] = []  # in this round
         self._loop = loop
@@ -46,6 +47,11 @@ class Rounds:
         self._expires: Timer | None = None
         self._roles = roles or Roles()
         self.propose = propose
+        self._is_cut_off = is_cut_off
+
+    @property
+    def is_cut_off(self) -> bool:
+        return self._is_cut_off()
 
     def touch(self, partition: Partition) -> None:
         if not self.touched:
@@ -79,6 +85,11 @@ class Rounds:
         for partition in partitions:
             if partition.expire(now):
                 self.watch_deadlines(partition)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether all that was appended is told, and on the disk where that is asked for."""
+        return not self.touched and not self._unsynced and self._syncing is None
 
     def stop(self) -> None:
         """Nobody waits any more."""

@@ -80,9 +80,11 @@ def _read_topic(
 
 
 def _read_state(
-    leader_id: int, leader_epoch: int, in_sync: list[int], controller_epoch: int, partition_epoch: int, eligible: Any
+    leader_id: int, leader_epoch: int, in_sync: list[int], controller_epoch: int, partition_epoch: int, *sets: list[int]
 ) -> PartitionState:
-    return PartitionState(leader_id, leader_epoch, tuple(in_sync), controller_epoch, partition_epoch, tuple(eligible))
+    return PartitionState(
+        leader_id, leader_epoch, tuple(in_sync), controller_epoch, partition_epoch, *(tuple(each) for each in sets)
+    )
 
 
 def _read_states(states: list[list[Any]]) -> list[PartitionState]:

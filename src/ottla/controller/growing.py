@@ -78,6 +78,13 @@ def begun(cluster: Cluster, name: str, count: int, in_order: InOrder) -> Growth:
         )
     if any(state.leader_id == NOBODY for state in cluster.states[name]):
         raise Refusal(ErrorCode.LEADER_NOT_AVAILABLE, f"Topic {name} has partitions that nobody leads.")
+    away = [str(node_id) for node_id in sorted(cluster.brokers) if not cluster.is_alive(node_id)]
+    if away:
+        raise Refusal(
+            ErrorCode.BROKER_NOT_AVAILABLE,
+            f"Not all brokers are there (missing: {', '.join(away)}), and one that is cut off could tell producers the "
+            "old number of partitions. Start them, or unregister those that are gone for good.",
+        )
     return Growth(before, count, partitioner, Phase.PREPARING, quiet_ms=quiet_ms)
 
 

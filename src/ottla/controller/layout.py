@@ -90,6 +90,7 @@ class PartitionState(NamedTuple):
     controller_epoch: int = 1
     partition_epoch: int = 0  # grows with every change
     eligible: tuple[int, ...] = ()  # left the in-sync set while it was too small, and so have all that is committed
+    last_known: tuple[int, ...] = ()  # was in one of these, and may lack the last records; until two are in sync
 
 
 class BrokerNode(NamedTuple):
@@ -207,6 +208,8 @@ def encode_state(state: PartitionState) -> bytes:
         fields["partition_epoch"] = state.partition_epoch
     if state.eligible:
         fields["eligible"] = state.eligible
+    if state.last_known:
+        fields["last_known"] = state.last_known
     return _encode(fields)
 
 
@@ -220,6 +223,7 @@ def decode_state(data: bytes) -> PartitionState:
         fields["controller_epoch"],
         fields.get("partition_epoch", 0),
         tuple(fields.get("eligible", ())),
+        tuple(fields.get("last_known", ())),
     )
 
 

@@ -15,6 +15,7 @@ from ottla.controller.cluster import Cluster
 from ottla.controller.layout import NOBODY, BrokerNode, PartitionState
 from ottla.controller.refusal import Refusal
 from ottla.controller.steps import A_STEP, InSteps, parts
+from ottla.log.loss import Loss
 from ottla.wire.errors import ErrorCode
 
 UNCLEAN = "unclean.leader.election.enable"
@@ -72,36 +73,52 @@ def settled(
     usable: Collection[int] | None = None,
     *,
     restarted: int | None = None,
-    lost_data: bool = False,
+    loss: Loss = Loss.NOTHING,
 ) -> PartitionState:
     """The state with these brokers; the same one if nothing changes.
 
     `live` may go on leading, and those of them that are `usable` may begin to; without it, all may. `restarted` has
-    started anew, and must not go on in the epoch that it led in; with `lost_data` it may lack records that it had.
+    started anew, and must not go on in the epoch that it led in. `loss`: what it may lack of what it had.
     """
     usable = live if usable is None else usable
     if rules.failed:
         live, usable = set(live).difference(rules.failed), set(usable).difference(rules.failed)
-    in_sync, eligible, leader_id = state.in_sync, state.eligible, state.leader_id
-    if lost_data:
-        in_sync, eligible = _without(in_sync, eligible, restarted)
+    in_sync, eligible, last_known, leader_id = state.in_sync, state.eligible, state.last_known, state.leader_id
+    if loss and restarted is not None:
+        in_sync, eligible, last_known = _after_loss(state, rules, restarted, loss)
     stays = leader_id in live and leader_id in in_sync and leader_id != restarted
     staying = tuple(each for each in in_sync if each in usable or (stays and each == leader_id)) or in_sync
-    after = state._replace(in_sync=staying, eligible=_eligible(staying, (*eligible, *in_sync), rules))
+    eligible = _eligible(staying, (*eligible, *in_sync), rules)
+    after = state._replace(in_sync=staying, eligible=eligible, last_known=last_known)
     if not stays:
         after = _elected(after, rules, usable)
     return _changed(state, after, is_elected=leader_id == restarted)
 
 
-def _without(
-    in_sync: tuple[int, ...], eligible: tuple[int, ...], node_id: int | None
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The sets without a broker that may lack records, unless it is all that is left."""
-    eligible_others = tuple(replica for replica in eligible if replica != node_id)
-    others = tuple(replica for replica in in_sync if replica != node_id)
-    if others:
-        return others, eligible_others
-    return (eligible_others, ()) if eligible_others else (in_sync, ())
+def _after_loss(
+    state: PartitionState, rules: Rules, node_id: int, loss: Loss
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Who is in sync, eligible and last known without a broker that may lack records.
+
+    One that lacks no more than the last of them stays in sync where nobody else is. Where it lacks all, those that
+    were in sync, too, and lack no more than the last records, have the most that is left; without any of these nobody
+    may lead but by an unclean election, or the others would throw away what they have.
+    """
+    in_sync, eligible, last_known = (
+        tuple(replica for replica in replicas if replica != node_id)
+        for replicas in (state.in_sync, state.eligible, state.last_known)
+    )
+    if loss is Loss.TAIL and node_id in (*state.in_sync, *state.eligible, *state.last_known):
+        last_known = (*last_known, node_id)
+    if in_sync:
+        return in_sync, eligible, last_known
+    if eligible:
+        return eligible, (), last_known
+    if loss is Loss.ALL and node_id in state.in_sync and len(rules.replicas) > 1:
+        if last_known:
+            return last_known, (), ()
+        return (), (), tuple(replica for replica in rules.replicas if replica != node_id)
+    return state.in_sync if state.in_sync or last_known else (node_id,), (), last_known  # all have lost all
 
 
 def _eligible(in_sync: Collection[int], candidates: Iterable[int], rules: Rules) -> tuple[int, ...]:
@@ -124,12 +141,15 @@ def _elected(
             eligible = _eligible((replica,), (*state.in_sync, *state.eligible), rules)
             return state._replace(leader_id=replica, in_sync=(replica,), eligible=eligible)
     if candidates and (rules.is_unclean if is_unclean is None else is_unclean):
-        return state._replace(leader_id=candidates[0], in_sync=(candidates[0],), eligible=())
+        best = next((replica for replica in candidates if replica in state.last_known), candidates[0])
+        return state._replace(leader_id=best, in_sync=(best,), eligible=())
     return state._replace(leader_id=NOBODY)
 
 
 def _changed(before: PartitionState, after: PartitionState, *, is_elected: bool = False) -> PartitionState:
     """With the epochs that a change has; a partition that nobody leads is not left by its leader again."""
+    if after.last_known and after.leader_id != NOBODY and len(after.in_sync) > 1:
+        after = after._replace(last_known=())  # somebody has all again, beside the one that leads
     is_elected = is_elected or after.leader_id != before.leader_id
     if after == before and not is_elected:
         return before
@@ -147,7 +167,7 @@ def _settle(
     concerned: int | None = None,
     *,
     restarted: int | None = None,
-    lost_data: bool = False,
+    loss: Loss = Loss.NOTHING,
 ) -> InSteps[list[Change]]:
     """What changes with other brokers; `concerned`: only where this one is a replica."""
     changed: dict[str, dict[int, PartitionState]] = {}
@@ -164,7 +184,7 @@ def _settle(
             before, rules = states[index], rules_of(name, index)
             if restarted in rules.failed:  # it has another try
                 rules = rules._replace(failed={*rules.failed} - {restarted})
-            after = settled(before, rules, live, usable, restarted=restarted, lost_data=lost_data)
+            after = settled(before, rules, live, usable, restarted=restarted, loss=loss)
             if after is not before:
                 changed.setdefault(name, {})[index] = after
     return [stamped(cluster, changed)] if changed else []
@@ -188,7 +208,7 @@ def broker_up(
     epoch: int,
     node: BrokerNode,
     *,
-    lost_data: bool = False,
+    loss: Loss = Loss.NOTHING,
     is_first: bool = False,
 ) -> InSteps[list[Change]]:
     """A broker has opened its data. `is_first`: nobody has looked at any partition in this controller's time."""
@@ -204,7 +224,7 @@ def broker_up(
         {*cluster.usable, node_id},
         None if is_first else node_id,
         restarted=None if is_same else node_id,
-        lost_data=lost_data and not is_same,
+        loss=Loss.NOTHING if is_same else loss,
     )
     return states if is_known else [BrokerUp(node_id, epoch, node), *states]
 

@@ -150,7 +150,8 @@ class Moves:
         """With a leader among these replicas, and nobody else in its sets."""
         rules: Rules = self._rules_of(name, index)._replace(replicas=replicas)
         eligible = tuple(replica for replica in state.eligible if replica in replicas)
-        return settled(state._replace(eligible=eligible), rules, self._cluster.usable)
+        last_known = tuple(replica for replica in state.last_known if replica in replicas)
+        return settled(state._replace(eligible=eligible, last_known=last_known), rules, self._cluster.usable)
 
 
 def _check_factor(placement: Placement, target: Sequence[int]) -> None:

@@ -17,6 +17,7 @@ from ottla.log.checkpoint import TopicPartition
 from ottla.log.errors import is_lasting
 from ottla.log.files import Files
 from ottla.log.log import Log
+from ottla.log.loss import Loss
 from ottla.log.manager import ConfigFor, Failed, LogManager
 from ottla.log.recovery import Recovered
 from ottla.log.topic_config import TopicConfig
@@ -70,9 +71,9 @@ class LogFolders:
 
     # Opening and closing
 
-    def may_lack_data(self, boot_id: str | None) -> bool:
-        """Whether what was written before may be lost, in any of them."""
-        return any(manager.may_lack_data(boot_id) for manager in self.sound)
+    def loss(self, boot_id: str | None) -> Loss:
+        """What may be missing in any of them."""
+        return max((manager.loss(boot_id) for manager in self.sound), default=Loss.NOTHING)
 
     def note_boot(self, boot_id: str | None) -> None:
         """From now on the data is as this run of the machine has it: whoever had to know what it may lack knows it."""

@@ -22,6 +22,7 @@ from ottla.log.errors import FULL, StorageFailed, is_lasting
 from ottla.log.files import Files, Lock, failure_of
 from ottla.log.flush import Flush, run_together
 from ottla.log.log import Log
+from ottla.log.loss import Loss
 from ottla.log.recovery import Recovered, empty_log, open_log
 from ottla.log.topic_config import TopicConfig
 from ottla.wire.uuids import new_uuid
@@ -114,15 +115,14 @@ class LogManager:
                 if error.errno not in FULL or not self.make_room():
                     raise
 
-    def may_lack_data(self, boot_id: str | None) -> bool:
-        """Whether what was written before may be lost: nobody closed the logs, and the machine was started since.
-
-        `boot_id`: of this run of the machine; None: what the kernel says.
-        """
+    def loss(self, boot_id: str | None) -> Loss:
+        """What may be missing. `boot_id`: of this run of the machine; None: what the kernel says."""
         path = self._path(BOOT_ID)
-        if not self.files.exists(path) or self.files.exists(self._path(CLEAN_SHUTDOWN)):
-            return False
-        return self.files.read_all(path) != (boot_id or _kernel_boot_id()).encode()
+        if self.files.exists(self._path(CLEAN_SHUTDOWN)):
+            return Loss.NOTHING
+        if not self.files.exists(path):
+            return Loss.ALL
+        return Loss.NOTHING if self.files.read_all(path) == (boot_id or _kernel_boot_id()).encode() else Loss.TAIL
 
     def note_boot(self, boot_id: str | None) -> None:
         """From now on the data is as this run of the machine has it: whoever had to know what it may lack knows it."""

@@ -3,12 +3,14 @@
 A machine without I/O. Events come in as calls, and each returns the effects that the shell (partition.py) brings about.
 Which event is allowed in which role is in TRANSITIONS; whatever is not there is refused and changes nothing.
 
+    written             an append with acks 1 is answered up to here
     high watermark      all in-sync replicas have what is below it: consumers may read that
     last stable offset  and no transaction is open below it
-    written             an append with acks 1 is answered up to here
     committed           an append with acks -1 is answered up to here
 
-Both of the last two also wait for this broker's disk where the durability asks for that.
+Where the durability asks for the disk, all of them wait for it: a record that is not on the leader's own disk is
+neither acknowledged nor read. So a replica that takes over shows nothing that the old leader may lack after a power
+failure.
 """
 
 from __future__ import annotations
@@ -374,7 +376,7 @@ class Machine:
 
         One that is only proposed counts already: the controller may have decided for it, and it may lead next.
         """
-        offset = self.end_offset
+        offset = min(self.end_offset, self.disk_offset + self.unsynced_records)
         if self.followers:
             if self.is_under_min_in_sync:
                 return

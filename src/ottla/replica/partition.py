@@ -30,6 +30,8 @@ from ottla.replica.writer import MOST_GATHERED_BYTES, PartitionWriter
 from ottla.wire.errors import ErrorCode
 from ottla.wire.parts import Buffer
 
+SYNC_AGAIN_SECONDS = 1.0  # where one could not be made
+
 
 class Read(NamedTuple):
     """What a fetch of one partition gives."""
@@ -60,6 +62,8 @@ class Partition:
         self._shell = shell
         self.is_touched = False
         self._asks_disk = False  # whether the broker or the topic does
+        self._asked_offset = -1  # up to where a sync is on its way
+        self._is_sync_refused = False  # whether the last one could not be made
         self.writer = PartitionWriter(self)
         self.written_bytes = 0  # since the start
         self.acknowledgements = Acknowledgements()
@@ -100,6 +104,11 @@ class Partition:
     def is_replicated(self) -> bool:
         """Whether it is led here and there are other replicas."""
         return bool(self.machine.followers)
+
+    @property
+    def may_be_replaced(self) -> bool:
+        """Whether another may lead by now: this broker cannot know what was written since."""
+        return self.is_replicated and self._shell.is_cut_off
 
     def apply(
         self,
@@ -211,6 +220,8 @@ class Partition:
             self._lose()
         if effects.advances:
             self._advanced()
+        if effects.syncs and not self.is_touched:
+            self.touch()  # the end of the round asks for the disk
         if effects.proposes is not None:
             self._shell.propose(self, effects.proposes)
 
@@ -293,12 +304,16 @@ class Partition:
         return self._committed() >= end_offset
 
     def _committed(self) -> int:
+        self._look_at_disk()
+        return self.machine.committed
+
+    def _look_at_disk(self) -> None:
+        """Let the machine know of the settings and the disk as they are now: housekeeping syncs, too."""
         machine, log = self.machine, self.log
         if log.config is not self._config:
             self._configured()
         if self._asks_disk and machine.disk_offset < log.recovery_point:
-            machine.on_disk(log.recovery_point)  # housekeeping syncs, too
-        return machine.committed
+            self._bring_about(machine.on_disk(log.recovery_point))
 
     def when_committed(self, end_offset: int, done: Callable[[LogError | None], None]) -> None:
         """Call back when what was appended below `end_offset` is committed, or cannot be: at once if it is."""
@@ -310,7 +325,7 @@ class Partition:
     @property
     def is_written(self) -> bool:
         """Whether all that the log has is kept as the durability asks; a follower tells of nothing before."""
-        self._committed()  # with the settings and the disk as they are now
+        self._look_at_disk()
         return self.machine.written >= self.log.end_offset
 
     def when_written(self, done: Callable[[LogError | None], None]) -> None:
@@ -329,6 +344,8 @@ class Partition:
 
     def synced(self, failure: LogError | None) -> None:
         """The log was brought to the disk, or could not be."""
+        self._asked_offset = -1
+        self._is_sync_refused = failure is not None
         if failure is not None:
             self.acknowledgements.fail(failure, 0)
         if not self.is_touched:
@@ -346,14 +363,15 @@ class Partition:
         try:
             self.writer.write_gathered()
         finally:
+            self._look_at_disk()
             self.is_touched = False
             self._tell()
 
     def _tell(self) -> None:
-        committed, machine = self._committed(), self.machine
+        machine = self.machine
         if self._asks_disk:
             self._ask_for_disk()
-        self.acknowledgements.tell(machine.written, committed)
+        self.acknowledgements.tell(machine.written, machine.committed)
         if machine.followers and self.acknowledgements.for_commit:
             self._shell.watch_deadlines(self)
         if self._wakes_all:
@@ -368,8 +386,13 @@ class Partition:
         if self.log.failure is not None:
             self.acknowledgements.fail(self.log.refusal, machine.committed)  # it is never synced again
         elif unsynced > machine.unsynced_records:
-            if self.acknowledgements:  # or one that cannot begin would be tried for ever
+            if self._asked_offset >= machine.end_offset:
+                return
+            if self.acknowledgements or not self._is_sync_refused:
+                self._asked_offset = machine.end_offset
                 self._shell.sync(self)
+            else:  # it could not begin, and nobody but readers waits for it
+                self._shell.sync_within(self, SYNC_AGAIN_SECONDS)
         elif unsynced and self._config.has_flush_time:
             self._shell.sync_within(self, self._config.flush_ms / 1000)
 

@@ -13,6 +13,10 @@ class Shell(Protocol):
     def waits_for_disk(self) -> bool:
         """Whether nothing is acknowledged before it is on the disk, whatever the topic says."""
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether the others may take this broker for dead, and have given what it leads to somebody else."""
+
     def touch(self, partition: Partition) -> None:
         """Call `end_round` of the partition at the end of this round of the loop."""
 

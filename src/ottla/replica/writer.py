@@ -8,13 +8,13 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING
 
-from ottla.log.errors import LogError, StorageFailed
+from ottla.log.errors import LogError, OutOfOrderSequence, StorageFailed
 from ottla.log.log import Appended
 from ottla.log.producers import Origin
 from ottla.records.batch import TRANSACTIONAL, BatchHeader
 from ottla.records.large import ValidateSteps, validate_large
 from ottla.records.validate import LargeBatch, Validated, validate_produce
-from ottla.replica.errors import AppendRefused
+from ottla.replica.errors import AppendRefused, NotLeader
 from ottla.replica.machine import ALL
 from ottla.wire.errors import ErrorCode
 from ottla.wire.parts import Buffer
@@ -87,16 +87,21 @@ class PartitionWriter:
         batch, header, log_append_time = validated
         partition = self._partition
         log = partition.log
-        refusal = partition.machine.may_append(acks)
-        if refusal is not None:
-            raise self._refused(refusal)
+        reason = partition.machine.may_append(acks)
+        if reason is not None:
+            raise self._refused(reason)
         is_transactional = header.attributes & TRANSACTIONAL
         producer_id = header.producer_id
         if producer_id >= 0 or log.failure is not None:
             if producer_id in self._gathered_producers:
                 self.write_gathered()  # the next of its batches is checked against this one
             new_epoch_starts_at_zero = version >= FIRST_VERSION_WITH_TRANSACTIONS_2 and bool(is_transactional)
-            known = log.admit(header, new_epoch_starts_at_zero=new_epoch_starts_at_zero)
+            try:
+                known = log.admit(header, new_epoch_starts_at_zero=new_epoch_starts_at_zero)
+            except OutOfOrderSequence as refusal:
+                if partition.may_be_replaced:  # what comes before may have been written to the next leader
+                    raise NotLeader(f"{partition.name} may be led elsewhere") from refusal
+                raise
             if known is not None:
                 return known, known.max_timestamp  # as Kafka answers, whoever stamped it
         size_bytes = len(batch)

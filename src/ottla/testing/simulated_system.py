@@ -182,6 +182,10 @@ class SimulatedSystem:
     def run_blocking(self, job: Callable[[], None], finished: Finished) -> None:
         self._workers[0].run(job, finished)
 
+    def hold_jobs(self, until: float) -> None:
+        """What blocks takes until then at least, as syncs do on a busy disk."""
+        self._workers[0].is_held = lambda: self.now() < until
+
     def finish_jobs(self) -> None:
         self._workers[0].finish()
 

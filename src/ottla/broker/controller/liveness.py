@@ -19,6 +19,7 @@ from ottla.controller.changes import Change
 from ottla.controller.leaders import broker_down, broker_up
 from ottla.controller.steps import InSteps
 from ottla.controller.store import Node, NodeMissing, StoreError
+from ottla.log.loss import Loss
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.cluster_feed import ClusterFeedRequest, ClusterFeedResponse
 
@@ -122,7 +123,7 @@ class Liveness:
                 request.broker_id,
                 request.broker_epoch,
                 found,
-                lost_data=request.lost_data,
+                loss=Loss(max(0, min(request.loss, Loss.ALL))),
             )
 
         def done(_outcomes: Outcomes, failure: Exception | None) -> None:

@@ -31,6 +31,7 @@ from ottla.controller.layout import BrokerNode
 from ottla.controller.leaders import RulesOf, Settings, broker_up, rules_in
 from ottla.controller.steps import InSteps
 from ottla.controller.store import Node, NodeExists, NodeMissing, Operation, Store, StoreError, VersionChanged
+from ottla.log.loss import Loss
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.cluster_feed import ClusterFeedResponse
 from ottla.wire.schema import Request
@@ -67,7 +68,7 @@ class Identity(NamedTuple):
     node_id: int
     node: Callable[[], BrokerNode]  # as it is to be registered
     listener: str | None = None  # through which brokers talk to each other; None: the first
-    lost_data: bool = False  # whether it may lack what it had when it was last here
+    loss: Loss = Loss.NOTHING  # what it may lack of what it had when it was last here
 
 
 class Found(NamedTuple):
@@ -100,7 +101,7 @@ class Membership:
         self.view = View(loop, applier, identity.node_id)
         self.controller: Controller | None = None  # if this broker decides
         self._resigned: Controller | None = None  # whose last changes may be on their way
-        self.controller_id = -1
+        self._controller_id = -1
         self.state = State.JOINING
         self.store = store
         self.failure: Exception | None = None  # why it could not join
@@ -108,7 +109,7 @@ class Membership:
         self._loop = loop
         self._applier = applier
         self._identity = identity
-        self._lost_data = identity.lost_data
+        self._loss = identity.loss
         self._first_broker_config = first_broker_config
         self._settings = settings
         self._session_seconds = session_seconds
@@ -121,6 +122,7 @@ class Membership:
         self._balance_settings = balance_settings
         self._is_up = False
         self._heard_at = 0.0  # when the controller last answered
+        self._known_at = 0.0  # when it was asked for that answer: until then all that was decided is known here
         self._is_touched = False  # the node of the controller
         self._is_lost = False  # the office is
         self._feed_peer: Peer | None = None
@@ -176,6 +178,7 @@ class Membership:
             if self._life is not None:
                 self._life.cancel()
             self._become(State.STOPPED)
+            self.view.stop()
 
     # The life of a member
 
@@ -274,7 +277,7 @@ class Membership:
         self.view.install(cluster)
         if not was_open:
             yield from self._open(controller)
-        self.controller, self.controller_id = controller, self.node_id
+        self.controller, self._controller_id = controller, self.node_id
         if was_open:
             self._take_in(controller, is_first=True)
         self._liveness = Liveness(
@@ -294,7 +297,7 @@ class Membership:
             self.node_id,
             self._registration.epoch,
             self._identity.node(),
-            lost_data=self._lost_data,
+            loss=self._loss,
             is_first=is_first,
         )
 
@@ -320,7 +323,7 @@ class Membership:
 
     def _now_up(self) -> None:
         self._is_up = self._registration.was_taken_in = True
-        self._lost_data = False
+        self._loss = Loss.NOTHING
 
     def _look_at_office(self, controller: Controller) -> Steps:
         if self._registration.is_touched:
@@ -354,7 +357,7 @@ class Membership:
         if self.controller is not None:
             self._tell(self.cluster, "this broker is the controller no more", self.controller.office)
             self.controller.stop()
-            self._resigned, self.controller, self.controller_id = self.controller, None, -1
+            self._resigned, self.controller, self._controller_id = self.controller, None, -1
 
     @property
     def liveness(self) -> Liveness | None:
@@ -366,12 +369,13 @@ class Membership:
     def _follow(self, found: Found) -> Generator[Waiting | None, None, bool]:
         """Do as another broker decides; whether that one is dead."""
         self._become(State.FOLLOWING)
-        self.controller_id = found.node_id
-        self._heard_at = self._loop.now()
+        self._controller_id = found.node_id
+        self._heard_at = self._known_at = self._loop.now()
         self.view.begin()
         self._feed_peer, self.ask_peer = self._peer_to(found.endpoint), self._peer_to(found.endpoint)
         try:
             while True:
+                asked_at = self._loop.now()
                 answer = yield from self._polled(found)
                 if answer is None:
                     return False  # there is another controller
@@ -381,7 +385,7 @@ class Membership:
                     self.store.look()
                     yield from self._bell.wait(PAUSE_SECONDS / 2)
                     continue
-                self._heard_at = self._loop.now()
+                self._heard_at, self._known_at = self._loop.now(), asked_at
                 if answer.error_code == ErrorCode.STALE_BROKER_EPOCH:
                     self._registration.is_touched = True
                     yield from self._registration.ensure()
@@ -392,10 +396,20 @@ class Membership:
                     self.view.told(answer)
                     self._note_up()
         finally:
-            self.controller_id = -1
+            self._controller_id = -1
             self._feed_peer.close()
             self.ask_peer.close()
             self._feed_peer = self.ask_peer = None
+
+    @property
+    def controller_id(self) -> int:
+        """Who decides; -1 where this broker cannot know.
+
+        One that has heard nothing for the time of a session is taken for dead by the others: they may have decided on
+        anything by now, so what it says of the cluster is marked as of somebody without a controller.
+        """
+        is_lapsed = self.controller is None and self._loop.now() - self._known_at > self._session_seconds
+        return -1 if is_lapsed else self._controller_id
 
     def _peer_to(self, endpoint: Endpoint) -> Peer:
         settings = PeerSettings(
@@ -408,7 +422,7 @@ class Membership:
     def _polled(self, found: Found) -> Generator[Waiting, None, ClusterFeedResponse | PeerFailure | None]:
         """What the controller answers; None if it may be another one now."""
         request = self.view.request()
-        request.broker_epoch, request.lost_data = self._registration.epoch, self._lost_data
+        request.broker_epoch, request.loss = self._registration.epoch, self._loss
         request.max_wait_ms = int(POLL_SECONDS * 1000)
         request.is_ready = request.is_ready and not self._registration.is_unwanted
         answers: list[ClusterFeedResponse | PeerFailure] = []

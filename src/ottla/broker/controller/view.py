@@ -120,6 +120,12 @@ class View:
         self._waits[wait] = self._loop.call_later(APPLY_SECONDS, partial(self._end_wait, wait))
         self._tell_waiting()
 
+    def stop(self) -> None:
+        """Nobody waits any more: whoever asked is gone, or will be."""
+        for timer in self._waits.values():
+            timer.cancel()
+        self._waits.clear()
+
     def _end_wait(self, wait: _Wait) -> None:
         timer = self._waits.pop(wait, None)
         if timer is not None:

@@ -98,7 +98,7 @@ def _partition(
         replica_nodes=replicas,
         isr_nodes=list(state.in_sync),
         eligible_leader_replicas=list(state.eligible),
-        last_known_elr=[],
+        last_known_elr=list(state.last_known),
         offline_replicas=[replica for replica in replicas if replica not in live],
     )
 

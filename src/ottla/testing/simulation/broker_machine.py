@@ -28,7 +28,8 @@ class BrokerMachine(Machine):
         self, simulation: Simulation, address: str, settings: Mapping[str, str], *, syncs: bool = True
     ) -> None:
         """`syncs`: it acknowledges only what is on the disk, and so may lose its power."""
-        self.files = files_with(FOLDER)
+        self.files = SimulatedFiles()
+        make_data_folder(self.files)
         super().__init__(simulation, address, self.files)
         self.syncs = syncs
         self.lives = 0
@@ -37,6 +38,8 @@ class BrokerMachine(Machine):
         self._broker: Broker | None = None
         self.is_serving = False
         """Whether a broker has started here."""
+        self._is_stopping = False
+        self._starts_again = False  # as soon as it has stopped
 
     @property
     def broker(self) -> Broker:
@@ -48,6 +51,7 @@ class BrokerMachine(Machine):
     def start(self) -> None:
         """The broker is there, or there again. A crash of the machine may end that early."""
         if self.loop is not None:
+            self._starts_again = self._is_stopping
             return
         self.simulation.network.power_on(self.address)
         self.lives += 1
@@ -94,6 +98,7 @@ class BrokerMachine(Machine):
             self.kill()
             return
         self.simulation.note(f"{self.address} stops")
+        self._is_stopping = True
         self.broker.hand_over(lambda: self.simulation.timeline.after(0, lambda: self._close(loop)))
 
     def _close(self, loop: Loop) -> None:
@@ -109,8 +114,7 @@ class BrokerMachine(Machine):
             return
         except OSError as error:
             self.simulation.note(f"{self.address} cannot be closed in good order: {error}")
-        self._broker = self.loop = None
-        self.is_serving = False
+        self._ended()
         loop.close()
         self.simulation.note(f"{self.address} has stopped")
         latest = loop.now() + MOST_TIMER_SECONDS  # one that finds nothing to do soon does no harm
@@ -151,17 +155,35 @@ class BrokerMachine(Machine):
         self._boots += 1
         self.files.crash(RandomLoss(self.random))
 
+    def slow_disk(self, seconds: float) -> None:
+        """Syncs take so long; what is written is in the cache meanwhile."""
+        self.simulation.note(f"the disk of {self.address} is slow for {seconds:.3f} s")
+        self.system.hold_jobs(self.system.now() + seconds)
+        self.simulation.timeline.after(seconds, self.system.wake)
+
+    def lose_disk(self) -> None:
+        """The power is lost and the disk with it: an empty one takes its place."""
+        self.lose_power()
+        self.simulation.note(f"{self.address} loses its disk")
+        self.files.disarm()
+        self.files.remove_tree(FOLDER)
+        make_data_folder(self.files)
+
     def _end_process(self) -> None:
         broker = self.broker
-        self._broker = self.loop = None
-        self.is_serving = False
+        self._ended()
         self.system.kill()
         broker.crash()
 
+    def _ended(self) -> None:
+        self._broker = self.loop = None
+        self.is_serving = self._is_stopping = False
+        if self._starts_again:
+            self._starts_again = False
+            self.simulation.timeline.after(0, self.start)
 
-def files_with(folder: str) -> SimulatedFiles:
-    """Files in which the data folder is there for good, as an administrator makes it."""
-    files = SimulatedFiles()
-    files.make_folder(folder)
-    files.sync_folder(folder.rpartition("/")[0])
-    return files
+
+def make_data_folder(files: SimulatedFiles) -> None:
+    """The data folder is there for good, as an administrator makes it."""
+    files.make_folder(FOLDER)
+    files.sync_folder(FOLDER.rpartition("/")[0])

@@ -18,9 +18,10 @@ from ottla.controller.refusal import Refusal
 from ottla.log.errors import LogError
 from ottla.records.build import build_batch
 from ottla.records.read import Batch, read_batches
+from ottla.testing.files import SimulatedFiles
 from ottla.testing.local_broker import QUICK_SETTINGS
 from ottla.testing.simulated_system import SimulatedSystem
-from ottla.testing.simulation.broker_machine import FOLDER, files_with
+from ottla.testing.simulation.broker_machine import FOLDER, make_data_folder
 from ottla.testing.simulation.randomness import taken_over
 from ottla.testing.world.event_loop import SimulatedEventLoop
 from ottla.testing.world.faults import Faults, Odds
@@ -81,7 +82,8 @@ class World:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             stack.enter_context(taken_over(self.seed, self.now, self._time_ns))
-            self.files = files_with(FOLDER)
+            self.files = SimulatedFiles()
+            make_data_folder(self.files)
             self.start()
             self.event_loop = SimulatedEventLoop(self)
             stack.callback(self._end)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ottla.wire import apis
 from ottla.wire.schema import Request, Response
-from ottla.wire.types import Bool, Bytes, Int16, Int32, Int64, String
+from ottla.wire.types import Bool, Bytes, Int8, Int16, Int32, Int64, String
 
 
 class ClusterFeedRequest(Request, api=apis.CLUSTER_FEED):
@@ -19,7 +19,7 @@ class ClusterFeedRequest(Request, api=apis.CLUSTER_FEED):
     part: Int32 = 0  # of the snapshot at this position, that it wants next
     max_wait_ms: Int32 = 0
     is_ready: Bool = False  # whether its data is open
-    lost_data: Bool = False  # whether it may lack what it had before it was started
+    loss: Int8 = 0  # what it may lack of what it had before it was started: 1 the last records, 2 all
 
 
 class ClusterFeedResponse(Response, api=apis.CLUSTER_FEED):
