@@ -26,7 +26,7 @@ from ottla.broker.loop.slices import Slices
 from ottla.broker.metrics import Metrics
 from ottla.broker.network.frontend import Frontend
 from ottla.broker.network.listeners import Endpoint
-from ottla.broker.network.peers import Peers
+from ottla.broker.network.peers import Address, Peers
 from ottla.broker.pages import Pages
 from ottla.broker.quotas.quotas import Quotas
 from ottla.broker.replica_moves import ReplicaMoves
@@ -107,7 +107,7 @@ class Broker:
         config = self.settings.config
         self.node_id = config.node_id
         self.roles = Roles()
-        self.peers = Peers(loop, f"broker-{self.node_id}", self._endpoint_of)
+        self.peers = Peers(loop, f"broker-{self.node_id}", self._address_of)
         self.replication = Replication(loop, self.settings, self.node_id, self.peers, lambda: self.membership)
         self.roles.watch(self.replication.role_changed)
         self.rounds = Rounds(
@@ -303,10 +303,13 @@ class Broker:
         """Where clients of the first listener are told to connect."""
         return self.frontend.address
 
-    def _endpoint_of(self, node_id: int) -> Endpoint | None:
+    def _address_of(self, node_id: int) -> Address | None:
         """Where another broker can be reached, as far as this one knows."""
         broker = self.cluster.brokers.get(node_id)
-        return None if broker is None or not broker.is_alive else endpoint_in(broker.node, self._inter_broker_listener)
+        if broker is None or not broker.is_alive:
+            return None
+        endpoint = endpoint_in(broker.node, self._inter_broker_listener)
+        return None if endpoint is None else Address(endpoint, broker.epoch)
 
     def brokers_for(self, listener: str, *, also_fenced: bool = False) -> list[ReachableBroker]:
         """The brokers that are there, as clients of a listener reach them; `also_fenced`: and those that are not."""
