@@ -36,6 +36,14 @@ def test_results_and_errors_come_back(thread: LoopThread) -> None:
         thread.run(fail)
 
 
+def test_arguments_that_a_call_does_not_take_are_an_error_and_no_hang(thread: LoopThread) -> None:
+    async def work(_one: int) -> None: ...
+
+    with pytest.raises(TypeError, match="positional argument"):
+        thread.run(work, 1, 2)  # type: ignore[call-arg]
+    thread.run(work, 1)
+
+
 def test_whoever_is_interrupted_takes_the_call_back(thread: LoopThread, monkeypatch: pytest.MonkeyPatch) -> None:
     is_waiting, is_cancelled = threading.Event(), threading.Event()
 

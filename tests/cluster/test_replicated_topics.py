@@ -122,6 +122,13 @@ def test_a_consumer_is_sent_to_the_replica_of_its_rack_and_reads_there(cluster: 
     produce(cluster, leader)
     rack = "abc"[near - 1]
     wait_until(lambda: ask_fetch(cluster, near, fetch_request(rack=rack)).responses[0].partitions[0].high_watermark > 0)
+    # On a busy machine it may have left the in-sync set for a moment.
+    wait_until(
+        lambda: (
+            ask_fetch(cluster, leader, fetch_request(rack=rack)).responses[0].partitions[0].preferred_read_replica
+            == near
+        )
+    )
     [data] = ask_fetch(cluster, leader, fetch_request(rack=rack)).responses[0].partitions
     assert (data.preferred_read_replica, bytes(data.records or b"")) == (near, b"")  # type: ignore[arg-type]
     [data] = ask_fetch(cluster, leader, fetch_request(rack="abc"[leader - 1])).responses[0].partitions

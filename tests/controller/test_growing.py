@@ -122,7 +122,7 @@ def test_a_topic_does_not_grow_while_a_broker_is_away_that_could_tell_the_old_nu
     replay(cluster, *finished(broker_down(cluster, rules_in(cluster), away)))
     refusal = expand(cluster, 4)
     assert isinstance(refusal, Refusal)
-    assert refusal.code is ErrorCode.BROKER_NOT_AVAILABLE
+    assert refusal.code is ErrorCode.INVALID_REQUEST
     assert f"missing: {away}" in (refusal.message or "")
     assert isinstance(expand(cluster, 4, in_order=None), NewPartitions)
 

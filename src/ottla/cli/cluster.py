@@ -14,6 +14,7 @@ EXAMPLES = """\
 examples:
   ottla cluster up --brokers 3
   ottla cluster status
+  ottla cluster unregister 3
 """
 
 UP_EXAMPLES = f"""\
@@ -35,6 +36,16 @@ examples:
 {EXIT_CODES}
 """
 
+UNREGISTER_EXAMPLES = f"""\
+examples:
+  ottla cluster unregister 3
+
+Move its partitions to other brokers first (ottla topics reassign): they stay assigned to it.
+A broker that runs takes no part any more until it is started anew.
+
+{EXIT_CODES}
+"""
+
 
 def run(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
@@ -42,6 +53,10 @@ def run(arguments: list[str]) -> int:
         from ottla.cli.cluster_up import up
 
         return up(options)
+    if options.verb == "unregister":
+        from ottla.cli.cluster_unregister import unregister
+
+        return unregister(options)
     from ottla.cli.cluster_status import status
 
     return status(options)
@@ -63,10 +78,23 @@ def _parser() -> Parser:
     status.add_argument("--wait", type=seconds, metavar="SECONDS", help="so long at most, until all is well; else fail")
     status.add_argument("--json", action="store_true", help="one JSON object")
     add_broker_options(status)
+
+    unregister = verb("unregister", "forget a broker that will not come back", UNREGISTER_EXAMPLES)
+    unregister.add_argument("broker", type=_broker_id, metavar="ID", help="its number (node.id)")
+    unregister.add_argument("--json", action="store_true", help="one JSON object")
+    add_broker_options(unregister)
     return parser
 
 
 PORT_HELP = f"of the first, and the next ones for the others; 0: any that are free ({DEFAULT_PORT})"
+
+
+def _broker_id(text: str) -> int:
+    import argparse
+
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not the number of a broker")
+    return int(text)
 
 
 def _port(text: str) -> int:

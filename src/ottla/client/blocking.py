@@ -153,6 +153,7 @@ class Admin(Face[admin.Admin]):
     alter_configs = Blocking(admin.Admin.alter_configs)
     describe_cluster = Blocking(admin.Admin.describe_cluster)
     elect_leaders = Blocking(admin.Admin.elect_leaders)
+    unregister_broker = Blocking(admin.Admin.unregister_broker)
     alter_partition_reassignments = Blocking(admin.Admin.alter_partition_reassignments)
     list_partition_reassignments = Blocking(admin.Admin.list_partition_reassignments)
     list_transactions = Blocking(admin.Admin.list_transactions)

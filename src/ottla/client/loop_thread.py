@@ -150,8 +150,14 @@ class _Call(Generic[T]):
         self.result: Future[T] = Future()
 
     def begin(self) -> None:
-        if not self.result.done():  # it was not taken back before
-            self._task = asyncio.ensure_future(self._work())
+        if self.result.done():
+            return  # it was taken back before
+        try:
+            work = self._work()
+        except Exception as error:  # it does not take these arguments
+            self.result.set_exception(error)
+        else:
+            self._task = asyncio.ensure_future(work)
             self._task.add_done_callback(self._done)
 
     def take_back(self) -> None:

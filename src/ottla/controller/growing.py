@@ -81,7 +81,7 @@ def begun(cluster: Cluster, name: str, count: int, in_order: InOrder) -> Growth:
     away = [str(node_id) for node_id in sorted(cluster.brokers) if not cluster.is_alive(node_id)]
     if away:
         raise Refusal(
-            ErrorCode.BROKER_NOT_AVAILABLE,
+            ErrorCode.INVALID_REQUEST,
             f"Not all brokers are there (missing: {', '.join(away)}), and one that is cut off could tell producers the "
             "old number of partitions. Start them, or unregister those that are gone for good.",
         )

@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from ottla.broker.broker import Broker
+from ottla.replica.partition import Partition
 from ottla.testing.local_broker import LOOK_AGAIN_SECONDS, QUICK_SETTINGS, LocalBroker
 
 STORE = "cluster.sqlite"
@@ -122,14 +123,29 @@ class LocalCluster:
         return found[0]
 
     def wait_until_in_sync(self, *, within: float = 30.0) -> None:
-        """Until every replica of every partition is in sync; AssertionError tells which are not."""
+        """Until every replica of every partition is in sync, and shows all that its leader has now.
+
+        AssertionError tells which are not.
+        """
         behind: list[str] = []
 
         def is_so() -> bool:
             behind[:] = self[self.controller].call(_behind)
             return not behind
 
+        def show_all() -> bool:
+            behind[:] = [
+                f"{name} of broker {node_id}"
+                for node_id, broker in self._answering()
+                for name, end in broker.call(_high_watermarks).items()
+                if end < ends.get(name, 0)
+            ]
+            return not behind
+
+        deadline = time.monotonic() + within
         self._wait_until(is_so, within, lambda: f"not in sync: {', '.join(behind)}")
+        ends = {name: end for _, broker in self._answering() for name, end in broker.call(_ends_of_led).items()}
+        self._wait_until(show_all, deadline - time.monotonic(), lambda: f"not in sync: {', '.join(behind)}")
 
     def topic(
         self, name: str, *, partitions: int = 1, replication: int | None = None, config: Mapping[str, str] | None = None
@@ -196,6 +212,18 @@ def _behind(broker: Broker) -> list[str]:
         for index, state in enumerate(states)
         if len(state.in_sync) < len(cluster.topics[name].replicas[index])
     ]
+
+
+def _ends_of_led(broker: Broker) -> dict[str, int]:
+    return {each.name: each.log.end_offset for each in _replicas(broker) if each.is_leader}
+
+
+def _high_watermarks(broker: Broker) -> dict[str, int]:
+    return {each.name: each.machine.high_watermark for each in _replicas(broker)}
+
+
+def _replicas(broker: Broker) -> list[Partition]:
+    return [partition for topic in broker.topics for partition in topic.partitions]
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from ottla.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
     ListPartitionReassignmentsTopics,
 )
+from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from ottla.wire.schema import Request, Response
 
 R = TypeVar("R", bound=Response)
@@ -134,6 +135,13 @@ class ClusterAdmin:
             for topic in answer.topics
             for row in topic.partitions
         }
+
+    async def unregister_broker(self, node_id: int) -> None:
+        """Have the cluster forget a broker that will not come back. What it has replicas of stays as it is."""
+        answer = await self._ask_controller(
+            UnregisterBrokerRequest(broker_id=node_id), UnregisterBrokerResponse, lambda answer: {answer.error_code}
+        )
+        raise_for(answer.error_code, answer.error_message, about=f"broker {node_id}")
 
     @property
     def _timeout_ms(self) -> int:
