@@ -13,9 +13,11 @@ import tempfile
 import threading
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.broker.broker import Broker
@@ -52,6 +54,7 @@ QUICK_SETTINGS = {
 }
 READ_BYTES = 1 << 20
 LOOK_AGAIN_SECONDS = 0.005
+SHOWN_VALUES = 5
 
 
 class StoredRecord(NamedTuple):
@@ -240,15 +243,16 @@ class LocalBroker:
 
     def assert_records(self, topic: str, values: Sequence[bytes | None], *, within: float = 10.0) -> None:
         """Wait until a topic has these values, in any order of partitions; AssertionError tells what it has instead."""
-        wanted = sorted(values, key=repr)
+        __tracebackhide__ = True
         found: list[bytes | None] = []
 
         def has_all() -> bool:
             found[:] = self.values(topic)
-            return len(found) >= len(wanted)
+            return len(found) >= len(values)
 
         _wait_until(has_all, within)
-        assert sorted(found, key=repr) == wanted, f"{topic} has {found!r}, not {list(values)!r}"
+        if Counter(found) != Counter(values):
+            raise AssertionError(_difference(topic, found, values))
 
     def dump(self, topic: str) -> str:
         """A topic as text, a record a line: for a look when a test fails."""
@@ -273,6 +277,7 @@ class LocalBroker:
 
     def wait_for_lag_zero(self, group: str, *, within: float = 10.0) -> None:
         """Until a group has committed all there is to get; AssertionError if it has not in time."""
+        __tracebackhide__ = True
 
         def is_done() -> bool:
             lags = self.call(lambda broker: broker.lags.of_group(group))
@@ -469,6 +474,19 @@ def _stored(topic: Topic, committed_only: bool) -> Iterator[StoredRecord]:
                     yield StoredRecord(
                         partition.index, record.offset, record.timestamp, record.key, record.value, record.headers
                     )
+
+
+def _difference(topic: str, found: Sequence[bytes | None], wanted: Sequence[bytes | None]) -> str:
+    """What a topic lacks and what it has too much, in a line that can be read however many records there are."""
+    counts = f"topic {topic} has {len(found)} records where {len(wanted)} were expected"
+    sides = {"missing": Counter(wanted) - Counter(found), "not expected": Counter(found) - Counter(wanted)}
+    return "; ".join([counts, *(f"{name}: {_some(values)}" for name, values in sides.items() if values)])
+
+
+def _some(values: Counter[bytes | None]) -> str:
+    shown = ", ".join(repr(value) for value in islice(values.elements(), SHOWN_VALUES))
+    left = values.total() - SHOWN_VALUES
+    return shown if left <= 0 else f"{shown} and {left} more"
 
 
 def _wait_until(is_so: Callable[[], bool], within: float) -> bool:
