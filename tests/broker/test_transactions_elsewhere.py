@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from ottla.broker.coordinators.markers import Sending
-from ottla.broker.coordinators.transactional_produce import is_over
+from ottla.broker.coordinators.transactional_produce import Refusal, Refusals, is_over, when_admitted
 from ottla.broker.network.peer import PeerLost
 from ottla.broker.network.peers import Peers
 from ottla.controller.changes import ChangedStates
@@ -26,6 +27,7 @@ from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -300,3 +302,42 @@ def test_a_write_to_a_follower_is_nothing_that_a_marker_has_ended(two: TwoBroker
     with pytest.raises(AppendRefused) as refused:
         partition.writer.produce(memoryview(batch), 12, 0, -1, True)
     assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize(("moved", "leader_before"), [(2, ELSEWHERE), (0, HERE)])
+def test_who_begins_to_lead_while_the_coordinator_is_asked_is_sent_the_batch_again(
+    elsewhere: TwoBrokers, moved: int, leader_before: int
+) -> None:
+    """Nobody was asked for a partition that was led elsewhere, and that is not the end of a transaction."""
+    two = elsewhere
+    two.lead("t", moved, leader_before)
+    batch = build_batch([b"a"], timestamp=0, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    request = ProduceRequest(
+        transactional_id="x",
+        acks=-1,
+        timeout_ms=1000,
+        topic_data=[
+            TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=batch),
+                                                       PartitionProduceData(index=2, records=batch)])
+        ],
+    )  # fmt: skip
+    done: list[Refusals] = []
+
+    def produce(refusals: Refusals) -> None:
+        done.append(refusals)
+
+    connection = SimpleNamespace(hold=lambda: None, release=lambda: None)
+    context = cast(Any, SimpleNamespace(version=12, connection=connection))
+    when_admitted(
+        two.broker, request, context, lambda name, data: two.broker.topics.partition(name.name, data.index), produce
+    )
+    [(_, asked, answered)] = two.others.asked
+    [names] = asked.transactions[0].topics
+    two.lead("t", moved, HERE)
+    results = [
+        AddPartitionsToTxnPartitionResult(partition_index=one, partition_error_code=0) for one in names.partitions
+    ]
+    topics = [AddPartitionsToTxnTopicResult(name="t", results_by_partition=results)]
+    result = AddPartitionsToTxnResult(transactional_id="x", topic_results=topics)
+    answered(AddPartitionsToTxnResponse(results_by_transaction=[result]))
+    assert done == [{("t", moved): Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)}]

@@ -73,12 +73,14 @@ def when_admitted(
     broker: Broker, request: ProduceRequest, context: Context, find: FindPartition, produce: Produce
 ) -> Response | Steps | None:
     """Produce, but for the partitions that the coordinator refuses: now, or when it has answered."""
-    writes = _transactional_writes(request, find)
+    found = _transactional_writes(request, find)
+    writes = [write for write in found if write[0].is_leader]
     if not writes:
         return produce({})
     if len({(header.producer_id, header.producer_epoch) for _, header in writes}) > 1:
         return produce(dict.fromkeys(_all_names(request, find), SEVERAL_PRODUCERS))
-    admission = _Admission(broker, request, context, produce)
+    epochs = {partition: partition.leader_epoch for partition, _ in found}
+    admission = _Admission(broker, request, context, produce, epochs)
     return admission.ask(writes)
 
 
@@ -94,8 +96,9 @@ def _transactional_writes(request: ProduceRequest, find: FindPartition) -> list[
             if header.magic != MAGIC or not header.is_transactional or header.producer_id < 0:
                 continue
             partition = find(topic, data)
-            if partition is not None and partition.is_leader:
-                partition.writer.write_gathered()  # it may be of the same producer
+            if partition is not None:
+                if partition.is_leader:
+                    partition.writer.write_gathered()  # it may be of the same producer
                 writes.append((partition, header))
     return writes
 
@@ -110,13 +113,16 @@ def _name(partition: Partition) -> TopicPartition:
 
 
 class _Admission:
-    """One request that has to ask first."""
+    """One request that has to ask first. `epochs` are those in which its partitions are led, here or elsewhere."""
 
-    def __init__(self, broker: Broker, request: ProduceRequest, context: Context, produce: Produce) -> None:
+    def __init__(
+        self, broker: Broker, request: ProduceRequest, context: Context, produce: Produce, epochs: dict[Partition, int]
+    ) -> None:
         self._broker = broker
         self._request = request
         self._context = context
         self._produce = produce
+        self._epochs = epochs
         self._refusals: Refusals = {}
         self._is_unanswered = False
         self._is_held = False
@@ -171,8 +177,15 @@ class _Admission:
         if self._is_held:
             self._go_on()
 
+    def _refuse_moved(self) -> None:
+        """Who began to lead a partition meanwhile has asked nobody about it: its producer comes again."""
+        for partition, epoch in self._epochs.items():
+            if partition.leader_epoch != epoch:
+                self._refusals.setdefault(_name(partition), Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
     def _go_on(self) -> None:
         context = self._context
+        self._refuse_moved()
         try:
             answered = self._produce(self._refusals)
             if isinstance(answered, GeneratorType):
