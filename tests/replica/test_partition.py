@@ -167,6 +167,17 @@ def test_a_reader_with_another_past_is_told_where_it_parts(partition: Partition)
         partition.read(2, 1000, committed_only=False, last_fetched_epoch=9)
 
 
+def test_also_by_a_leader_that_has_written_nothing_in_its_epoch(partition: Partition) -> None:
+    """Who was elected without the last records has none of an epoch of its own yet, as the reader has."""
+    produce(partition, b"a", b"b")
+    partition.leader_epoch = 6
+    assert partition.end_of_epoch(5) == (3, 2)
+    assert partition.read(4, 1000, committed_only=False, last_fetched_epoch=5).diverging == (3, 2)
+    assert partition.read(2, 1000, committed_only=False, last_fetched_epoch=3).diverging is None
+    with pytest.raises(OffsetOutOfRange):
+        partition.read(2, 1000, committed_only=False, last_fetched_epoch=7)
+
+
 def test_records_are_deleted_up_to_the_high_watermark_and_no_further(partition: Partition) -> None:
     produce(partition, b"a", b"b", b"c")
     assert partition.delete_records(2, NOW_MS) == 2

@@ -122,6 +122,25 @@ class TopicRecreated(ClientError):
     """The topic was deleted and created again while it was read: the offsets are of records that are gone."""
 
 
+class LogTruncated(ClientError):
+    """The partition has lost the last of the records that were read: a leader was elected that did not have them.
+
+    From `offset` on it has others, or none: there reading may go on.
+    """
+
+    advice = "Seek to its offset, and find out what was made of the records that are gone."
+
+    def __init__(self, topic: str, partition: int, read_offset: int, offset: int, epoch: int) -> None:
+        super().__init__(
+            f"{describe_place(topic, partition)}: what was read up to offset {read_offset} is not in the log any more "
+            f"from {offset} on",
+            topic=topic,
+            partition=partition,
+        )
+        self.offset = offset
+        self.epoch = epoch
+
+
 class DeserializationFailed(ClientError):
     """A deserializer could not read a record's key or value. `record` has it as it came, `cause` why."""
 

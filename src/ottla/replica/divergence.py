@@ -7,9 +7,12 @@ from ottla.log.errors import OffsetOutOfRange
 from ottla.log.log import Log
 
 
-def divergence_of_consumer(log: Log, partition: str, offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
-    """The epoch and the offset up to which both are the same, if they part before `offset`."""
-    epoch, end_offset = log.epochs.end_offset_for(last_fetched_epoch, log.end_offset)
+def divergence_of_consumer(
+    end_of_epoch: tuple[int, int], partition: str, offset: int, last_fetched_epoch: int
+) -> tuple[int, int] | None:
+    """The epoch and the offset up to which both are the same, if they part before `offset`. `end_of_epoch` is where
+    the partition has the end of the last epoch that was fetched."""
+    epoch, end_offset = end_of_epoch
     if (epoch, end_offset) == UNDEFINED:
         raise OffsetOutOfRange(f"epoch {last_fetched_epoch} is not known in {partition}")
     if epoch < last_fetched_epoch or end_offset < offset:

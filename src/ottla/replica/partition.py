@@ -429,7 +429,8 @@ class Partition:
         high_watermark, stable = machine.high_watermark, machine.last_stable_offset
         bound = stable if committed_only else high_watermark
         if last_fetched_epoch >= 0:
-            diverging = divergence_of_consumer(log, self.name, offset, last_fetched_epoch)
+            end_of_epoch = self.end_of_epoch(last_fetched_epoch)
+            diverging = divergence_of_consumer(end_of_epoch, self.name, offset, last_fetched_epoch)
             if diverging is not None:
                 return Read(None, high_watermark, stable, log.log_start_offset, None, diverging)
         records = log.read(offset, max_bytes, bound, whole_batch=whole_batch)
@@ -501,8 +502,10 @@ class Partition:
         """The largest epoch up to the one given in which records were written, and the offset where it ended."""
         if epoch == self.leader_epoch:
             return epoch, self.log.end_offset
-        if not self.log.epochs.entries and -1 != epoch < self.leader_epoch:
-            return epoch, self.log.end_offset  # where this epoch began, and nothing was written since
+        latest = self.log.epochs.latest
+        if latest < epoch < self.leader_epoch and (self.is_leader or latest < 0):
+            # Where this epoch began, and nothing was written since. A follower may still get some of that.
+            return epoch if latest < 0 else latest, self.log.end_offset
         return self.log.epochs.end_offset_for(epoch, self.log.end_offset)
 
     def wait_for_records(self, waiter: Waiter, bound: Bound = Bound.HIGH_WATERMARK, replica: int = -1) -> None:

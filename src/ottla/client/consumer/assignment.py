@@ -158,7 +158,7 @@ class Assignment:
         """Whether records may be handed out now; if not, the change that the user is to be told of, if there is one
         already. The next step finds that it has been told."""
         if self._leaving is not None:
-            if not await self._is_over(self._leaving, deadline):
+            if not await is_over(self._leaving, deadline):
                 return False, None
             await self.until_left()
         if self._telling is not None and self._is_told:
@@ -180,7 +180,7 @@ class Assignment:
         if change.revoked and self._options.auto_commit_ms:
             if self._committing is None:
                 self._committing = asyncio.create_task(self._commit_revoked(change.revoked))
-            if not await self._is_over(self._committing, deadline):
+            if not await is_over(self._committing, deadline):
                 return False
             self._committing = None
         if self._telling is not change:  # it was left meanwhile
@@ -194,12 +194,6 @@ class Assignment:
             await self._committer.commit_finished(revoked)
         except ClientError as error:
             logger.warning("group %s: offsets of what is given up were not committed: %s", self._options.group, error)
-
-    async def _is_over(self, task: asyncio.Task[None], deadline: float | None) -> bool:
-        """Before the user's time is."""
-        timeout_seconds = None if deadline is None else max(deadline - self._loop.time(), 0)
-        done, _ = await asyncio.wait([task], timeout=timeout_seconds)
-        return bool(done)
 
     def _has(self, place: PartitionPosition) -> bool:
         return self._positions.get(place.topic_partition) is place
@@ -228,3 +222,10 @@ class Assignment:
             self._positions.pop(one, None)
         assert self._member is not None
         self._member.apply(change)
+
+
+async def is_over(task: asyncio.Task[None], deadline: float | None) -> bool:
+    """Whether it is before the user's time is; else it goes on."""
+    timeout_seconds = None if deadline is None else max(deadline - asyncio.get_running_loop().time(), 0)
+    done, _ = await asyncio.wait([task], timeout=timeout_seconds)
+    return bool(done)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self, TypedDict
 
 from ottla.client.checks import check_numbers
-from ottla.client.consumer.fetch import FetchLimits, Wanted, fetch, has_moved
+from ottla.client.consumer.fetch import Answer, FetchLimits, Wanted, fetch, has_moved
 from ottla.client.consumer.fetched_data import FetchedData
 from ottla.client.consumer.fetcher import CLOCK_SECONDS, LINES
 from ottla.client.errors import ClientError, ServerError, TopicRecreated, UnknownTopicOrPartition
@@ -26,7 +26,6 @@ DEFAULT_FETCH_BYTES = 8 << 20
 LEAST = {"partition_bytes": 0, "fetch_bytes": 0}
 TOLD_PAUSE_SECONDS = 1.0
 """After an error was told, for its partition: others have their turn meanwhile."""
-_Answer = list[tuple[Wanted, FetchedData | ServerError]]
 
 
 class BatchReaderOptions(TypedDict, total=False):
@@ -74,7 +73,7 @@ class BatchReader:
         self._isolation = isolation
         self._limits = FetchLimits(partition_bytes, fetch_bytes)
         self._places: dict[TopicPartition, _Place] = {}
-        self._asked: dict[asyncio.Task[_Answer], tuple[int, Line, dict[TopicPartition, _Place]]] = {}
+        self._asked: dict[asyncio.Task[Answer], tuple[int, Line, dict[TopicPartition, _Place]]] = {}
         self._found: list[FetchedData] = []
         """What came and was not given out yet."""
         self._errors: dict[TopicPartition, ClientError] = {}
@@ -247,7 +246,7 @@ class BatchReader:
 
     # Answers.
 
-    def _landed(self, task: asyncio.Task[_Answer]) -> None:
+    def _landed(self, task: asyncio.Task[Answer]) -> None:
         _, _, asked = self._asked.pop(task)
         for known in asked.values():
             known.is_asked = False
@@ -264,14 +263,14 @@ class BatchReader:
             for wanted, data in task.result():
                 self._take(wanted, asked, data)
 
-    def _take(self, wanted: Wanted, asked: Mapping[TopicPartition, _Place], data: FetchedData | ServerError) -> None:
+    def _take(self, wanted: Wanted, asked: Mapping[TopicPartition, _Place], data: FetchedData | ClientError) -> None:
         place = TopicPartition(wanted.topic, wanted.partition)
         known = asked[place]
         if self._places.get(place) is not known:
             return  # it is read from elsewhere now, or no more
         if self._cluster.is_replaced(place.topic, known.topic_id):
             self._trouble(place, known, _recreated(place))  # nobody knows of which of the two this is
-        elif isinstance(data, ServerError):
+        elif isinstance(data, ClientError):
             if not data.is_retriable or not has_moved(self._cluster, wanted):
                 self._trouble(place, known, data)
         else:

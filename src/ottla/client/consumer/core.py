@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any
 
 from ottla.client.checks import check_offset
-from ottla.client.consumer.assignment import Assignment, AssignmentTold
+from ottla.client.consumer.assignment import Assignment, AssignmentTold, is_over
 from ottla.client.consumer.fetcher import Fetcher, FetcherTold
 from ottla.client.consumer.hand_out import HandOut
 from ottla.client.consumer.options import CoreOptions
@@ -50,6 +50,8 @@ class ConsumerCore:
         self._out_turns = count(1)
         self._marks: tuple[int, ...] = ()
         self._tasks: list[asyncio.Task[None]] = []
+        self._committing: tuple[asyncio.Task[None], list[Entry]] | None = None
+        """At most once: what is handed out when it is committed."""
         self._is_open = self._is_closed = False
         self._opening = asyncio.Lock()
         self._is_polling = self._is_handling = self._is_stopping = False
@@ -78,7 +80,7 @@ class ConsumerCore:
         told = FetcherTold(self._woken.set, self._topic_gone, self._wake_all)
         self._fetcher = Fetcher(
             self._cluster, options.isolation, options.limits, options.fetch_wait_ms, options.buffer_bytes, told,
-            self.counters,
+            self.counters, goes_back=options.start is not None,
         )  # fmt: skip
         self.positions = self._fetcher.positions
         group = options.group
@@ -148,6 +150,8 @@ class ConsumerCore:
     def drop(self) -> tuple[list[asyncio.Task[None]], list[Connection]]:
         """Nobody uses it any more: what is about to end."""
         ending = list(self._tasks)
+        if self._committing is not None:
+            ending.append(self._committing[0])
         for task in ending:
             task.cancel()
         if hasattr(self, "_assignment"):
@@ -270,12 +274,16 @@ class ConsumerCore:
             self._fetcher.wake()
 
     async def _step(self, deadline: float | None) -> HandOut | Change | None:
+        if self._committing is not None:
+            # It is handed out before anything is given up: who has the partition then begins behind it.
+            entries = await self._committed_first(deadline)
+            if entries or self._committing is not None:
+                return self._hand_out(entries) if entries else None
         may_hand_out, change = await self._assignment.step(deadline)
         if not may_hand_out:
             return change
-        entries = self._ready()
-        if entries and self._options.delivery == "at-most-once":
-            entries = await self._committed_first(entries)
+        is_at_most_once = self._options.delivery == "at-most-once"
+        entries = await self._committed_first(deadline) if is_at_most_once else self._ready()
         return self._hand_out(entries) if entries else None
 
     def _ready(self) -> list[Entry]:
@@ -294,19 +302,34 @@ class ConsumerCore:
             taken.append(entry)
         return taken
 
-    async def _committed_first(self, entries: list[Entry]) -> list[Entry]:
-        """A few records of each are committed, and then given out. What cannot be committed stays."""
-        for entry in entries:
-            entry.end = entry.data.sound(entry.start, AT_MOST_ONCE_RECORDS).next_offset
-        if self._options.group is not None:
-            await self._committer.commit(
-                {
-                    entry.place.topic_partition: Offset(entry.end)
-                    for entry in entries
-                    if entry.end is not None and entry.end > entry.start
-                }
-            )
-        # While the commit was on its way, one may have been paused or moved, or be another's.
+    async def _committed_first(self, deadline: float | None) -> list[Entry]:
+        """A few records of each are committed, and then given out. What cannot be committed stays; a commit that takes
+        longer than the user waits goes on, and the next call finds it."""
+        if self._committing is None:
+            entries = self._ready()
+            for entry in entries:
+                entry.end = entry.data.sound(entry.start, AT_MOST_ONCE_RECORDS).next_offset
+            if self._options.group is None or not entries:
+                return entries
+            offsets = {
+                entry.place.topic_partition: entry.place.to_be_committed(entry.end)
+                for entry in entries
+                if entry.end is not None and entry.end > entry.start
+            }
+            task = asyncio.create_task(self._committer.commit(offsets))
+            task.add_done_callback(lambda one: one.cancelled() or one.exception())  # perhaps nobody will ask
+            self._committing = task, entries
+        task, entries = self._committing
+        if not await is_over(task, deadline):
+            return []
+        self._committing = None
+        entries = self._still_next(entries)
+        if entries:  # else it does not matter what became of it
+            task.result()
+        return entries
+
+    def _still_next(self, entries: list[Entry]) -> list[Entry]:
+        """While a commit was on its way, one may have been paused or moved, or be another's."""
         return [
             entry
             for entry in entries
@@ -449,7 +472,7 @@ class ConsumerCore:
         return GroupOffsets(
             self.membership,
             {
-                one: Offset(place.position)
+                one: place.to_be_committed(place.position)
                 for one, place in list(self.positions.items())
                 if place.is_ready and self._is_own(one)
             },

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ottla.client.consumer.fetched_data import FetchedData
-from ottla.client.errors import MalformedAnswer, ServerError, raise_for
+from ottla.client.consumer.leader_epochs import UNKNOWN
+from ottla.client.errors import LogTruncated, MalformedAnswer, ServerError, raise_for
 from ottla.client.network.cluster import Cluster, Line
 from ottla.client.offsets import Isolation
+from ottla.wire.apis import FETCH
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from ottla.wire.parts import BUFFERS, Buffer
 from ottla.wire.uuids import ZERO_UUID
 
 _LAST_VERSION_WITHOUT_TOPIC_IDS = 12
+_FIRST_VERSION_WITH_LAST_EPOCH = 12
 
 
 class FetchLimits(NamedTuple):
@@ -32,14 +35,21 @@ class Wanted(NamedTuple):
     partition: int
     offset: int
     leader_epoch: int
+    last_epoch: int = UNKNOWN
+    """In which the record before the offset was written, if the leader is to look whether it has that."""
+
+
+Answer: TypeAlias = list[tuple[Wanted, FetchedData | ServerError | LogTruncated]]
 
 
 async def fetch(
     cluster: Cluster, leader_id: int, wanted: Iterable[Wanted], *, isolation: Isolation, limits: FetchLimits,
     wait_ms: int, line: Line = Line.FETCHING,
-) -> list[tuple[Wanted, FetchedData | ServerError]]:  # fmt: skip
+) -> Answer:  # fmt: skip
     """What the leader has of each partition, or what is wrong with it. One that it leaves out is left out."""
     asked = {(one.topic, one.partition): one for one in wanted}
+    connection = await cluster.connection(leader_id, line)
+    tells_last_epoch = connection.version_of(FETCH) >= _FIRST_VERSION_WITH_LAST_EPOCH
     rows: defaultdict[tuple[str, bytes], list[FetchPartition]] = defaultdict(list)
     for one in asked.values():
         rows[one.topic, one.topic_id].append(
@@ -47,6 +57,7 @@ async def fetch(
                 partition=one.partition,
                 current_leader_epoch=one.leader_epoch,
                 fetch_offset=one.offset,
+                last_fetched_epoch=one.last_epoch if tells_last_epoch else UNKNOWN,
                 partition_max_bytes=limits.partition_bytes,
             )
         )
@@ -61,13 +72,14 @@ async def fetch(
         ],
     )
     at_most = _LAST_VERSION_WITHOUT_TOPIC_IDS if any(topic_id == ZERO_UUID for _, topic_id in rows) else None
-    answer = await cluster.ask(leader_id, request, FetchResponse, at_most=at_most, wait_ms=wait_ms, line=line)
+    timeout_ms = cluster.options.request_timeout_ms
+    answer = await connection.ask(request, FetchResponse, timeout_ms=timeout_ms, at_most=at_most, wait_ms=wait_ms)
     raise_for(answer.error_code, about="Fetch")
     rows_found = list(_rows(answer, {topic_id: name for name, topic_id in rows}))
     cluster.take_hints(
         answer.node_endpoints, ((name, row.partition_index, row.current_leader) for name, row in rows_found)
     )
-    found: list[tuple[Wanted, FetchedData | ServerError]] = []
+    found: Answer = []
     for name, row in rows_found:
         one_asked = asked.get((name, row.partition_index))
         if one_asked is None:
@@ -89,12 +101,16 @@ def _rows(answer: FetchResponse, names: dict[bytes, str]) -> Iterator[tuple[str,
             yield name, row
 
 
-def _read(wanted: Wanted, row: PartitionData) -> FetchedData | ServerError:
+def _read(wanted: Wanted, row: PartitionData) -> FetchedData | ServerError | LogTruncated:
     if row.error_code:
         message = None
         if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             message = f"offset {wanted.offset} is not in the partition"
         return ServerError(row.error_code, message, topic=wanted.topic, partition=wanted.partition)
+    parted = row.diverging_epoch
+    if parted is not None and parted.end_offset >= 0:
+        end_offset = min(parted.end_offset, wanted.offset)
+        return LogTruncated(wanted.topic, wanted.partition, wanted.offset, end_offset, parted.epoch)
     aborted = [(one.producer_id, one.first_offset) for one in row.aborted_transactions or ()]
     return FetchedData(wanted.topic, wanted.partition, wanted.offset, _in_memory(row), aborted, row.high_watermark)
 

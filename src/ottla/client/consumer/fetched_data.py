@@ -40,7 +40,7 @@ class FetchedData:
     """`next_offset` is where the next fetch begins, by the headers of the batches."""
 
     __slots__ = (
-        "_sound", "_sound_from", "aborted", "buffer", "fetch_offset", "gap", "high_watermark", "next_offset",
+        "_sound", "_sound_from", "aborted", "buffer", "epochs", "fetch_offset", "gap", "high_watermark", "next_offset",
         "partition", "size_bytes", "topic",
     )  # fmt: skip
 
@@ -58,12 +58,18 @@ class FetchedData:
         self.next_offset = fetch_offset
         self.gap: tuple[int, int] | None = None
         """The first offsets that no batch covers, from and to. Compaction leaves such, and else only a loss does."""
+        self.epochs: list[tuple[int, int]] = []
+        """In which the records were written, and from which offsets on."""
         self._sound: Sound | None = None
         self._sound_from = 0
+        last_epoch: int | None = None
         with contextlib.suppress(CorruptBatch):  # told by whoever looks at the records
             for _, header in whole_batches(buffer):
                 if header.base_offset > self.next_offset and self.gap is None:
                     self.gap = self.next_offset, header.base_offset
+                if header.leader_epoch != last_epoch:
+                    last_epoch = header.leader_epoch
+                    self.epochs.append((header.base_offset, last_epoch))
                 self.next_offset = header.next_offset
 
     def sound(self, start: int, most: int | None = None) -> Sound:

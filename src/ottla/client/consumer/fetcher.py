@@ -15,9 +15,10 @@ from typing import NamedTuple
 
 from ottla.client.consumer.fetch import FetchLimits, Wanted, fetch, has_moved
 from ottla.client.consumer.fetched_data import FetchedData
+from ottla.client.consumer.leader_epochs import UNKNOWN
 from ottla.client.consumer.partition_position import PartitionPosition
 from ottla.client.consumer.statistics import Counters
-from ottla.client.errors import ClientError, ServerError, UnknownTopicOrPartition
+from ottla.client.errors import ClientError, LogTruncated, ServerError, UnknownTopicOrPartition
 from ottla.client.group.offsets import TopicPartition
 from ottla.client.log import logger
 from ottla.client.network.cluster import Cluster, Line
@@ -51,7 +52,7 @@ class Fetcher:
 
     def __init__(
         self, cluster: Cluster, isolation: Isolation, limits: FetchLimits, wait_ms: int, buffer_bytes: int,
-        told: FetcherTold, counters: Counters,
+        told: FetcherTold, counters: Counters, *, goes_back: bool,
     ) -> None:  # fmt: skip
         self.positions: dict[TopicPartition, PartitionPosition] = {}
         self.error: ClientError | None = None
@@ -63,6 +64,8 @@ class Fetcher:
         self._buffer_bytes = buffer_bytes
         self._told = told
         self._counters = counters
+        self._goes_back = goes_back
+        """Where a log has lost what was read."""
         self._woken = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._asked: dict[tuple[int, Line], asyncio.Task[None]] = {}
@@ -176,16 +179,25 @@ class Fetcher:
         known = self._cluster.last_known(topic)
         assert known is not None
         place.topic_id = known.topic_id
-        return Wanted(topic, known.topic_id, index, place.fetch_offset, known.partitions[index].leader_epoch)
+        leader_epoch = known.partitions[index].leader_epoch
+        last_epoch = place.leader_epochs.to_check(leader_epoch)
+        return Wanted(topic, known.topic_id, index, place.fetch_offset, leader_epoch, last_epoch)
 
-    def _take(self, place: PartitionPosition, epoch: int, data: FetchedData | ServerError, asked: Wanted) -> None:
+    def _take(
+        self, place: PartitionPosition, epoch: int, data: FetchedData | ServerError | LogTruncated, asked: Wanted
+    ) -> None:
+        if isinstance(data, LogTruncated):
+            self._truncated(place, data)
+            return
+        is_out_of_range = isinstance(data, ServerError) and data.code == ErrorCode.OFFSET_OUT_OF_RANGE
+        if not isinstance(data, ServerError) or is_out_of_range:
+            place.leader_epochs.checked(asked.leader_epoch)
         if isinstance(data, ServerError):
-            if data.code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                # What was fetched before it is handed out first.
-                if not place.fetched and place.held_bytes == 0:
+            if is_out_of_range and asked.last_epoch != UNKNOWN:
+                self._told.news()  # it may be the epoch that is not known any more: again without it
+            elif is_out_of_range:
+                if self._is_handed_out(place):
                     self._lose_offset(place, f"offset {place.fetch_offset} is not there any more")
-                else:
-                    place.resting_until = self._loop.time() + self._cluster.options.retry_pause_ms / 1000
                 self._told.news()
             elif not data.is_retriable or not has_moved(self._cluster, asked):
                 self._fail(place, data)
@@ -196,6 +208,23 @@ class Fetcher:
             place.turn = next(self._turns)
             self._counters.fetched_bytes += data.size_bytes
             self._told.news()
+
+    def _is_handed_out(self, place: PartitionPosition) -> bool:
+        """Whether all that was fetched is; else that comes first, and the partition is left alone until then."""
+        if not place.fetched and place.held_bytes == 0:
+            return True
+        place.resting_until = self._loop.time() + self._cluster.options.retry_pause_ms / 1000
+        return False
+
+    def _truncated(self, place: PartitionPosition, truncated: LogTruncated) -> None:
+        """The log has parted from what was read: reading goes on from there, or, without a start, that is an error."""
+        if self._is_handed_out(place):
+            if self._goes_back:
+                logger.warning("%s", truncated)
+                place.go_back(truncated)
+            else:
+                self._fail(place, truncated)
+        self._told.news()
 
     # Trouble.
 

@@ -13,8 +13,9 @@ from collections import deque
 from enum import Enum, auto
 
 from ottla.client.consumer.fetched_data import FetchedData
-from ottla.client.errors import ClientError
-from ottla.client.group.offsets import TopicPartition
+from ottla.client.consumer.leader_epochs import UNKNOWN, LeaderEpochs
+from ottla.client.errors import ClientError, LogTruncated
+from ottla.client.group.offsets import Offset, TopicPartition
 
 NOWHERE = -1
 
@@ -57,8 +58,8 @@ _AFTER = {
 class PartitionPosition:
     __slots__ = (
         "_asked_epoch", "_in_hand", "began", "committed", "epoch", "fetch_offset", "fetched", "finished",
-        "high_watermark", "is_paused", "out_turn", "pause_seconds", "position", "resting_until", "status",
-        "topic_id", "topic_partition", "trouble", "trouble_since", "turn",
+        "high_watermark", "is_paused", "leader_epochs", "out_turn", "pause_seconds", "position", "resting_until",
+        "status", "topic_id", "topic_partition", "trouble", "trouble_since", "turn",
     )  # fmt: skip
 
     def __init__(self, topic_partition: TopicPartition) -> None:
@@ -72,6 +73,7 @@ class PartitionPosition:
         self.fetch_offset = NOWHERE
         self.high_watermark = NOWHERE
         self.fetched: deque[FetchedData] = deque()
+        self.leader_epochs = LeaderEpochs()
         self._in_hand: Entry | None = None
         self._asked_epoch = NOWHERE
         self.is_paused = False
@@ -101,19 +103,30 @@ class PartitionPosition:
         """What is finished and not committed yet."""
         return None if self.finished in (NOWHERE, self.committed) else self.finished
 
+    def to_be_committed(self, offset: int) -> Offset:
+        """With the epoch of the record before, so that whoever goes on from there can see whether it is still there."""
+        return Offset(offset, leader_epoch=self.leader_epochs.before(offset))
+
     # Where to go on.
 
-    def locate(self, epoch: int, offset: int, committed: int = NOWHERE) -> None:
+    def locate(self, epoch: int, offset: int, committed: int = NOWHERE, leader_epoch: int = UNKNOWN) -> None:
         """The answer to the question where to begin, if it was asked in this epoch."""
         if epoch != self.epoch or self.is_ready:
             return
         if self.began == NOWHERE:
             self.began = offset
         self._go(Event.LOCATED, offset)
+        self.leader_epochs.begin(leader_epoch)
         self.committed = committed
 
     def seek(self, offset: int) -> None:
         self._go(Event.SOUGHT, offset)
+
+    def go_back(self, truncated: LogTruncated) -> None:
+        """To where the log is still what it was."""
+        offset = self.leader_epochs.parted(truncated.offset, truncated.epoch)
+        self._go(Event.SOUGHT, offset)
+        self.leader_epochs.begin(truncated.epoch)
 
     def rewind(self) -> None:
         """Back to what is committed: nothing is in hand any more."""
@@ -127,6 +140,7 @@ class PartitionPosition:
     def _go(self, event: Event, offset: int) -> None:
         self.status = _AFTER[self.status, event]
         self._restart(offset)
+        self.leader_epochs.begin()
         self.finished = self.position = offset
 
     def _restart(self, offset: int) -> None:
@@ -134,6 +148,7 @@ class PartitionPosition:
         self.fetched.clear()
         self._in_hand = None
         self.fetch_offset = offset
+        self.leader_epochs.cut(offset)
 
     # What is fetched.
 
@@ -159,6 +174,8 @@ class PartitionPosition:
             return False
         self.fetched.append(data)
         self.fetch_offset = data.next_offset
+        self.leader_epochs.forget_before(self.finished)
+        self.leader_epochs.took(data.epochs)
         return True
 
     # What is handed out.

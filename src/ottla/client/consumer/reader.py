@@ -6,14 +6,16 @@ import asyncio
 import math
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self, TypedDict
 
 from ottla.client.checks import check_numbers, why_no_topic
-from ottla.client.consumer.fetch import FetchLimits, Wanted, fetch, has_moved
+from ottla.client.consumer.fetch import Answer, FetchLimits, Wanted, fetch, has_moved
 from ottla.client.consumer.fetched_data import Fetched, FetchedData
 from ottla.client.consumer.growth_order import GrowthOrder
-from ottla.client.errors import ClientError, ServerError, TopicRecreated
+from ottla.client.consumer.leader_epochs import UNKNOWN, LeaderEpochs
+from ottla.client.errors import ClientError, LogTruncated, ServerError, TopicRecreated
+from ottla.client.log import logger
 from ottla.client.network.cluster import ClientOptions, Cluster
 from ottla.client.network.retry import Patience
 from ottla.client.offsets import EARLIEST, LATEST, Isolation, Position, check_position, find_offsets
@@ -34,6 +36,7 @@ class _Place:
     end_offset: int | None
     given_offset: int
     """What comes behind that which was given out."""
+    leader_epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
 
     @property
     def is_done(self) -> bool:
@@ -63,8 +66,10 @@ class Reader:
     `start` and `end` are positions: an offset, EARLIEST, LATEST or AtTime. They are looked up when reading begins;
     an end of LATEST is the end as it is then, and without an end reading goes on for ever. A leader that changes is
     followed, and a cluster that cannot be reached is waited for, `retry_timeout_ms` long.
-    `reset` is where to go on when an offset is not there any more; without it that is an error. `in_order`: where the
-    topic has grown in order, what was written before a partition was added is given out before what is in that.
+    `reset` is where to go on when an offset is not there any more; without it that is an error. Where a log has lost
+    what was read, and may have other records in its place, reading goes on from there, and without `reset` that is
+    LogTruncated. `in_order`: where the topic has grown in order, what was written before a partition was added is given
+    out before what is in that.
     """
 
     def __init__(
@@ -92,7 +97,7 @@ class Reader:
         self._growth_order = GrowthOrder(self._cluster, topic) if in_order else None
         self._held: set[int] = set()
         self._places: dict[int, _Place] | None = None
-        self._asked: dict[asyncio.Task[list[tuple[Wanted, FetchedData | ServerError]]], list[int]] = {}
+        self._asked: dict[asyncio.Task[Answer], list[int]] = {}
         self._trouble: ClientError | None = None
         self._found: list[FetchedData] = []
         self._ready: deque[Fetched] = deque()
@@ -172,6 +177,7 @@ class Reader:
                 records = [record for record in records if record.offset < next_offset]
             elif damage is not None:
                 place.offset = next_offset  # it is asked for again, and may come whole
+                place.leader_epochs.cut(next_offset)
                 if not records:
                     self._trouble = damage  # told by the next call: others have good records in this one
             if records:
@@ -245,7 +251,9 @@ class Reader:
                 partition = await self._cluster.partition(self.topic, index)
                 self._check_topic()
                 assert self.topic_id is not None
-                wanted = Wanted(self.topic, self.topic_id, index, place.offset, partition.leader_epoch)
+                leader_epoch = partition.leader_epoch
+                last_epoch = place.leader_epochs.to_check(leader_epoch)
+                wanted = Wanted(self.topic, self.topic_id, index, place.offset, leader_epoch, last_epoch)
                 by_leader[partition.leader_id].append(wanted)
         for leader_id, all_wanted in by_leader.items():
             asking = fetch(
@@ -258,17 +266,23 @@ class Reader:
         if known is not None and known.topic_id != self.topic_id:
             raise TopicRecreated("the topic was deleted and created again", topic=self.topic)
 
-    def _take(
-        self, places: dict[int, _Place], answer: list[tuple[Wanted, FetchedData | ServerError]]
-    ) -> list[FetchedData]:
+    def _take(self, places: dict[int, _Place], answer: Answer) -> list[FetchedData]:
         """What an answer brings. Trouble with one partition does not keep back what others have."""
         found: list[FetchedData] = []
         for wanted, data in answer:
             place = places[wanted.partition]
+            if isinstance(data, LogTruncated):
+                self._trouble = data
+                continue
+            is_out_of_range = isinstance(data, ServerError) and data.code == ErrorCode.OFFSET_OUT_OF_RANGE
+            if not isinstance(data, ServerError) or is_out_of_range:
+                place.leader_epochs.checked(wanted.leader_epoch)
             if isinstance(data, ServerError):
-                if not data.is_retriable or not has_moved(self._cluster, wanted):
+                is_about_epoch = is_out_of_range and wanted.last_epoch != UNKNOWN  # or not: again without it
+                if not is_about_epoch and not (data.is_retriable and has_moved(self._cluster, wanted)):
                     self._trouble = data
             elif data.size_bytes and wanted.offset == place.offset:
+                place.leader_epochs.took(data.epochs)
                 place.offset = data.next_offset
                 if place.end_offset is not None:
                     place.offset = min(place.offset, place.end_offset)
@@ -280,11 +294,18 @@ class Reader:
         error, self._trouble = self._trouble, None
         if error is None:
             return
+        if isinstance(error, LogTruncated) and self._reset is not None and error.partition is not None:
+            logger.warning("%s", error)
+            place = places[error.partition]
+            place.offset = place.given_offset = place.leader_epochs.parted(error.offset, error.epoch)
+            place.leader_epochs.begin(error.epoch)
+            return
         is_out_of_range = isinstance(error, ServerError) and error.code == ErrorCode.OFFSET_OUT_OF_RANGE
         if is_out_of_range and self._reset is not None and error.partition is not None:
             found = await find_offsets(self._cluster, self.topic, [error.partition], self._reset, self._isolation)
             place = places[error.partition]
             place.offset = place.given_offset = found[error.partition]
+            place.leader_epochs.begin()
             return
         if not error.is_retriable:
             raise error

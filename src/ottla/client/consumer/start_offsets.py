@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from ottla.client.consumer.partition_position import NOWHERE, PartitionPosition, Status
 from ottla.client.errors import ClientError, OffsetMissing, ServerError, describe_place
 from ottla.client.group.committer import Committer
-from ottla.client.group.offsets import TopicPartition
+from ottla.client.group.offsets import Offset, TopicPartition
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.retry import LONGEST_PAUSE_MS
 from ottla.client.offsets import EARLIEST, Edge, Isolation, Position, ask_for_offsets
@@ -109,10 +109,10 @@ class StartOffsets:
         troubles: list[ClientError] = []
         starts: defaultdict[tuple[str, Position], list[PartitionPosition]] = defaultdict(list)
         epochs = {place: place.epoch for place in places}
-        for place, offset in await self._committed(places, troubles):
+        for place, committed in await self._committed(places, troubles):
             topic = place.topic_partition.topic
-            if offset != NOWHERE:
-                place.locate(epochs[place], offset, offset)
+            if committed is not None:
+                place.locate(epochs[place], committed.offset, committed.offset, committed.leader_epoch)
             elif place.status is Status.REWINDING and place.began != NOWHERE:
                 place.locate(epochs[place], place.began)
             else:
@@ -128,14 +128,16 @@ class StartOffsets:
 
     async def _committed(
         self, places: list[PartitionPosition], troubles: list[ClientError]
-    ) -> list[tuple[PartitionPosition, int]]:
-        """Where the group has committed; NOWHERE where it has not, or where that does not count."""
+    ) -> list[tuple[PartitionPosition, Offset | None]]:
+        """Where the group has committed; None where it has not, or where that does not count."""
         asked = {place.topic_partition: place for place in places if place.status is not Status.OUT_OF_RANGE}
-        found = [(place, NOWHERE) for place in places if place.status is Status.OUT_OF_RANGE]
+        found: list[tuple[PartitionPosition, Offset | None]] = [
+            (place, None) for place in places if place.status is Status.OUT_OF_RANGE
+        ]
         if not asked:
             return found
         if not self._committer.has_group:
-            return found + [(place, NOWHERE) for place in asked.values()]
+            return found + [(place, None) for place in asked.values()]
         try:
             committed = await self._committer.ask(list(asked))
         except ClientError as error:
@@ -146,7 +148,7 @@ class StartOffsets:
             if isinstance(offset, ClientError):
                 troubles.append(offset)
             else:
-                found.append((place, NOWHERE if offset is None else offset.offset))
+                found.append((place, offset))
         return found
 
     def _rule_of(self, place: PartitionPosition) -> Position | None:

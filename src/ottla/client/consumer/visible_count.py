@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from ottla.client.consumer.fetch import FetchLimits, Wanted, fetch
 from ottla.client.consumer.fetched_data import FetchedData
-from ottla.client.errors import ServerError
+from ottla.client.errors import ClientError, ServerError
 from ottla.client.group.offsets import TopicPartition
 from ottla.client.network.cluster import Cluster
 from ottla.client.offsets import EARLIEST, Isolation, find_offsets
@@ -81,12 +81,12 @@ async def _ask(cluster: Cluster, leader_id: int, asked: Iterable[_Counting]) -> 
     wanted = [await _wanted(cluster, one) for one in countings.values()]
     answer = await fetch(cluster, leader_id, wanted, isolation=Isolation.READ_COMMITTED, limits=_LIMITS, wait_ms=0)
     moved = False
-    trouble: ServerError | None = None
+    trouble: ClientError | None = None
     for one, portion in answer:
         counting = countings[TopicPartition(one.topic, one.partition)]
         before = counting.offset
-        if isinstance(portion, ServerError):
-            if portion.code != ErrorCode.OFFSET_OUT_OF_RANGE:
+        if isinstance(portion, ClientError):
+            if not isinstance(portion, ServerError) or portion.code != ErrorCode.OFFSET_OUT_OF_RANGE:
                 trouble = portion
                 continue
             await _skip_what_is_gone(cluster, counting)

@@ -108,9 +108,8 @@ class Committer:
         offsets = {}
         for one in partitions:
             place = self._positions.get(one)
-            offset = None if place is None else place.to_commit
-            if offset is not None and self._as.may_commit(one):
-                offsets[one] = Offset(offset)
+            if place is not None and (offset := place.to_commit) is not None and self._as.may_commit(one):
+                offsets[one] = place.to_be_committed(offset)
         if offsets:
             await self.commit(offsets, is_patient=is_patient)
 
