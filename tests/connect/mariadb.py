@@ -66,20 +66,23 @@ class MariaDb:
             self.port = _free_port()
         options = [f"--{name}={value}" for name, value in self.settings.items()]
         command = [
-            _find("mariadbd") or "mariadbd", "--no-defaults", f"--datadir={self.data}", f"--port={self.port}",
-            "--bind-address=127.0.0.1", f"--socket={self.folder}/s", f"--pid-file={self.folder}/pid", *_as_user(),
+            self._program(), "--no-defaults", f"--datadir={self.data}", f"--port={self.port}",
+            "--bind-address=127.0.0.1", f"--socket={self.folder}/s", f"--pid-file={self.folder}/pid", *as_user(),
             *options,
         ]  # fmt: skip
         with open(self.folder / "output.txt", "ab") as output:
             self._process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
         self._wait()
 
+    def _program(self) -> str:
+        return _find("mariadbd") or "mariadbd"
+
     def _install(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         program = _find("mariadb-install-db") or ""
         command = [
             program, "--no-defaults", f"--datadir={self.data}", "--auth-root-authentication-method=normal",
-            "--skip-test-db", "--skip-name-resolve", "--innodb-log-file-size=16M", *_as_user(),
+            "--skip-test-db", "--skip-name-resolve", "--innodb-log-file-size=16M", *as_user(),
         ]  # fmt: skip
         subprocess.run(command, check=True, capture_output=True, timeout=120)
 
@@ -129,7 +132,7 @@ class MariaDb:
             connection.close()
 
 
-def _as_user() -> list[str]:
+def as_user() -> list[str]:
     return ["--user=root"] if os.getuid() == 0 else []
 
 

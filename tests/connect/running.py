@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -73,9 +73,9 @@ def values_of(bootstrap: str, topic: str) -> list[bytes]:
 class RunnerProcess:
     """`ottla connect run`, or `mirror run`, in a process of its own. Ends with the `with`."""
 
-    def __init__(self, file: Path, verb: str = "connect") -> None:
+    def __init__(self, file: Path, verb: str = "connect", options: Sequence[str] = ()) -> None:
         environment = os.environ | {"PYTHONPATH": str(HERE.parents[1])}
-        command = [sys.executable, "-m", "ottla", verb, "run", str(file), "--json"]
+        command = [sys.executable, "-m", "ottla", verb, "run", str(file), "--json", *options]
         self._output = (file.parent / f"runner-{time.monotonic_ns()}.txt").open("w+b")
         self.process = subprocess.Popen(
             command, stdout=self._output, stderr=subprocess.STDOUT, env=environment, cwd=file.parent
@@ -100,9 +100,13 @@ class RunnerProcess:
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def said(self) -> list[dict[str, Any]]:
+    def lines(self) -> list[dict[str, Any]]:
         text = Path(self._output.name).read_text()
         return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+    def said(self) -> list[dict[str, Any]]:
+        """Of tasks."""
+        return [line for line in self.lines() if "task" in line]
 
     def runs(self) -> bool:
         """Whether a task has run here."""

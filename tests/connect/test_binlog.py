@@ -16,8 +16,14 @@ def event(kind: int, body: bytes, end_position: int) -> bytes:
     return struct.pack("<IBIIIH", 1_700_000_000, kind, 1, 19 + len(body), end_position, 0) + body
 
 
-def query(text: str, end_position: int) -> bytes:
-    return event(2, struct.pack("<IIBHH", 1, 0, 4, 0, 0) + b"shop\0" + text.encode(), end_position)
+def query(text: str, end_position: int, database: str = "shop") -> bytes:
+    header = struct.pack("<IIBHH", 1, 0, len(database), 0, 0)
+    return event(2, header + database.encode() + b"\0" + text.encode(), end_position)
+
+
+def load_data(end_position: int) -> bytes:
+    header = struct.pack("<IIBHHIIIB", 1, 0, 4, 0, 0, 1, 9, 10, 0)
+    return event(18, header + b"shop\0LOAD DATA INFILE 'x' INTO TABLE t", end_position)
 
 
 def make_reader() -> BinlogReader:
@@ -48,7 +54,7 @@ def test_a_statement_that_changes_tables_is_a_transaction() -> None:
     list(reader.read(gtid(24, 236)))
     ddl, committed = reader.read(query("/* why */ ALTER TABLE t ADD c INT", 400))
     assert isinstance(ddl, Ddl)
-    assert (ddl.kind, ddl.database) == ("ALTER", "shop")
+    assert (ddl.statement.kind, ddl.database) == ("ALTER", "shop")
     assert isinstance(committed, Committed)
     assert reader.place == Place(START.file, 400)
 
@@ -66,8 +72,33 @@ def test_the_next_file_is_followed() -> None:
         (event(39, b"", 300), "written with binlog_row_value_options"),
         (event(38, b"", 300), "XA transactions"),
         (query("INSERT INTO t VALUES (1)", 300), "holds a statement in place of rows"),
+        (query("/* of a tool */ INSERT INTO shop.t VALUES (1)", 300, "other"), "holds a statement in place of rows"),
+        (query("WITH a AS (SELECT 1) DELETE FROM t", 300), "holds a statement in place of rows"),
+        (load_data(300), r"holds a statement in place of rows \(LOAD"),
+        (event(26, b"", 300), "the server has lost changes"),
+        (event(99, b"", 300), "events of kind 99, which are not known"),
     ],
 )
 def test_what_would_lose_rows_is_refused(bad: bytes, sentence: str) -> None:
     with pytest.raises(ConnectorRefused, match=sentence):
         list(make_reader().read(bad))
+
+
+def test_what_has_no_rows_is_passed_over() -> None:
+    reader = make_reader()
+    ignorable = struct.pack("<IBIIIH", 1_700_000_000, 99, 1, 19, 300, 0x80)
+    (passed,) = reader.read(ignorable)
+    assert passed == Committed(Place(START.file, 300), None)
+    (passed,) = reader.read(query("INSERT INTO t VALUES (1)", 400, "other"))
+    assert passed == Committed(Place(START.file, 400), None)
+
+
+def test_a_table_made_of_rows_is_one_transaction() -> None:
+    """CREATE TABLE ... SELECT of MySQL 8 stands between BEGIN and the end of the transaction."""
+    reader = make_reader()
+    events = [gtid(25, 236), query("BEGIN", 300), query("CREATE TABLE t (id INT) START TRANSACTION", 400)]
+    begun, ddl = (each for one in events for each in reader.read(one))
+    assert isinstance(begun, Begun)
+    assert isinstance(ddl, Ddl)
+    assert reader.place == START
+    assert list(reader.read(event(16, bytes(8), 500))) == [Committed(Place(START.file, 500), f"{SOURCE}:25")]

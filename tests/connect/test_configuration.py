@@ -52,6 +52,9 @@ SINK = '[connectors.a]\ntype = "files-sink"\ntopics = ["t"]\npath = "p"\n'
         ("[connectors.a]\ntype = 'fils'", "connector a: there is no type 'fils'; there are files-source,"),
         ("[connectors.a]\ntype = 'nothing.here:X'", "connector a: nothing is not installed"),
         ("[connectors.a]\ntype = 'gone.py:X'", "connector a: gone.py: no such file or directory"),
+        ("[connectors.a]\ntype = 'broken.py:X'", "connector a: broken.py cannot be loaded: SyntaxError: "),
+        ("session_timeout_ms = 0\n" + SINK, "session_timeout_ms is at least 1, not 0"),
+        (GOOD.replace("env:PASSWORD", "file:bytes"), "bytes is no text"),
         ("[connectors.a]\ntype = 'json:JSONDecoder'", "json:JSONDecoder is no Source and no Sink"),
         ("[connectors.a]\ntype = 'files-source'\npath = 'x'", "connector a: topic is missing"),
         (SINK + "pth = 'x'", "connector a: files-sink has no setting 'pth'; there are path, format"),
@@ -71,10 +74,32 @@ SINK = '[connectors.a]\ntype = "files-sink"\ntopics = ["t"]\npath = "p"\n'
     ],
 )
 def test_a_mistake_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+    (tmp_path / "broken.py").write_text("class X(\n")
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigurationRefused) as refused:
         read(tmp_path, text)
     assert sentence in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+MYSQL = "[connectors.a]\ntype = 'mysql-source'\nuser = 'u'\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("tables = ['shop']", "tables are named DATABASE.TABLE, as in shop.orders or shop.*, not 'shop'"),
+        ("tables = []", "tables is empty"),
+        ("tables = ['a.*']\nstart = 'noon'", "start is snapshot, now, FILE:POSITION or a GTID"),
+        ("tables = ['a.*']\npartitions = 0", "partitions is at least 1, not 0"),
+        ("tables = ['a.*']\ntopic = '{schema}.x'", "topic may hold {database} and {table}, and nothing else"),
+        ("tables = ['a.*']\ntopic = '{'", "topic may hold {database} and {table}, and nothing else"),
+    ],
+)
+def test_a_mistake_in_the_settings_of_mysql(tmp_path: Path, text: str, sentence: str) -> None:
+    with pytest.raises(ConfigurationRefused) as refused:
+        read(tmp_path, MYSQL + text).connectors["a"].make()
+    assert f"connector a: {sentence}" in str(refused.value)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

@@ -13,9 +13,10 @@ from ottla.connect.check import check_connector
 from ottla.connect.configuration import load
 from ottla.connect.interface import ConnectorRefused
 from ottla.connect.mysql import capture
-from ottla.connect.mysql.connection import Server, SqlConnection
+from ottla.connect.mysql.checks import check_rights
+from ottla.connect.mysql.connection import Address, Server, SqlConnection
 from ottla.connect.mysql.snapshot import read_chunk
-from ottla.connect.mysql.source import _refuse_another_server
+from ottla.connect.mysql.source import _refuse_another_history, _refuse_another_server
 from ottla.connect.positions import Positions
 from ottla.pipelines.tables.event import read_event
 from ottla.testing import LocalBroker
@@ -318,6 +319,33 @@ def test_a_table_that_comes_from_another_database_is_copied(
     mariadb.run(f"DROP DATABASE other_{database}")
 
 
+def test_a_table_that_takes_the_name_of_another_is_copied(
+    ottla: LocalBroker, mariadb: MariaDb, database: str, tmp_path: Path
+) -> None:
+    """As tools do that change large tables: they fill a second one, and give it the name of the first."""
+    fill = "INSERT INTO changed VALUES (1, 'new', 1)"
+    mariadb.run(ORDERS, "INSERT INTO orders VALUES (1, 'old', 1)", database=database)
+    with running(tmp_path, ottla.bootstrap, source(mariadb, database, exclude=[f"{database}.changed"])):
+        wait_for_events(ottla.bootstrap, "orders", 1)
+        mariadb.run("CREATE TABLE changed LIKE orders", fill, database=database)
+        mariadb.run("RENAME TABLE orders TO orders_old, changed TO orders", database=database)
+        events = wait_for_events(ottla.bootstrap, "orders", 2)
+    assert [(event["op"], event["after"]["item"]) for event in events] == [("r", "old"), ("r", "new")]
+
+
+def test_where_it_begins_is_kept_before_anything_comes(
+    ottla: LocalBroker, mariadb: MariaDb, database: str, tmp_path: Path
+) -> None:
+    """Killed before the first change, it would begin at a later moment, and that change be lost."""
+    mariadb.run(ORDERS, database=database)
+    positions = Positions(ottla.bootstrap, ClientOptions(), "shop", 1)
+    with running(tmp_path, ottla.bootstrap, source(mariadb, database, start="now", transaction_ms=60_000)):
+        until(lambda: (found := state_of(ottla.bootstrap)) and "follows" in (found.doing or ""))
+        file, position = mariadb.run("SHOW MASTER STATUS")[0][:2]
+        stored = positions.read_own(0)
+        assert (stored["file"], stored["pos"]) == (file, position)
+
+
 # What it refuses.
 
 
@@ -381,6 +409,20 @@ def test_a_binlog_that_was_purged(ottla: LocalBroker, mariadb: MariaDb, database
     assert "is not there any more: changes were lost; 'ottla connect reset' begins with a new snapshot" in error
 
 
+def test_a_binlog_that_was_begun_anew(mariadb: MariaDb, database: str) -> None:
+    mariadb.run(ORDERS, database=database)
+    gtid = mariadb.run("SELECT @@gtid_binlog_pos")[0][0]
+    file, place = mariadb.run("SHOW MASTER STATUS")[0][:2]
+    sql = SqlConnection(Address("127.0.0.1", mariadb.port, "root", ""))
+    position = {"file": file, "pos": place, "gtid": gtid}
+    try:
+        _refuse_another_history(position, sql, sql.server())
+        with pytest.raises(ConnectorRefused, match=r"does not have transaction 0-7-999999999, which was read there"):
+            _refuse_another_history(position | {"gtid": "0-7-999999999"}, sql, sql.server())
+    finally:
+        sql.close()
+
+
 def test_another_server() -> None:
     with pytest.raises(ConnectorRefused, match=r"this is another server \(7/b\) than the one that was read before"):
         _refuse_another_server({"server": "7/a"}, Server("10.11-MariaDB", True, "7/b"))
@@ -395,7 +437,11 @@ def test_a_wrong_password_is_told_and_not_shown(
         error = failed_with(ottla.bootstrap)
     assert "Access denied" in error
     assert "hunter2" not in error
-    # One who may log in, and not read the binlog.
-    with running(tmp_path, ottla.bootstrap, source(mariadb, database, user=f"u_{database}", password="right")):
-        until(lambda: "may not look at the binlog" in (state_of(ottla.bootstrap).error or ""))
+    # One who may log in, and not look at the binlog; then one who may, and may not be sent it.
+    for grant in ("USAGE", "BINLOG MONITOR, SELECT"):
+        mariadb.run(f"GRANT {grant} ON *.* TO u_{database}@'127.0.0.1'")
+        sql = SqlConnection(Address("127.0.0.1", mariadb.port, f"u_{database}", "right"))
+        (finding,) = check_rights(sql)
+        assert "may not look at the binlog" in finding.text
+        sql.close()
     mariadb.run(f"DROP USER u_{database}@'127.0.0.1'")

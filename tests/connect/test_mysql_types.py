@@ -54,6 +54,16 @@ TYPES: dict[str, tuple[str, str, list[tuple[str, Any]]]] = {
     "text_wide": ("VARCHAR(2000)", "string", [("REPEAT('ä', 1000)", "ä" * 1000)]),
     "latin": ("VARCHAR(20) CHARACTER SET latin1", "string", [("'é€'", "é€")]),
     "utf16": ("VARCHAR(20) CHARACTER SET utf16", "string", [("'漢é'", "漢é")]),
+    **{
+        f"in_{name}": (
+            f"VARCHAR(9) CHARACTER SET {name}", "string", [(f"CONVERT(_{name} x'{digits}' USING {name})", text)],
+        )
+        for name, digits, text in (
+            ("dec8", "41FC", "Aü"), ("hp8", "41FC", "A■"), ("swe7", "415B", "AÄ"), ("cp866", "FC", "ⁿ"),
+            ("keybcs2", "41FC", "Aⁿ"), ("armscii8", "41FC", "AՖ"), ("geostd8", "41C0", "Aა"), ("koi8u", "95", "•"),
+            ("euckr", "8141", "갂"),
+        )
+    },
     "greek": ("TEXT CHARACTER SET greek", "string", [("'αβγ'", "αβγ")]),
     "text": ("TEXT", "string", [("REPEAT('x', 70000 / 2)", "x" * 35000)]),
     "text_long": ("LONGTEXT", "string", [("'long'", "long")]),

@@ -38,7 +38,8 @@ def _parser() -> Parser:
         added.set_defaults(kind="connect")
         return added
 
-    verb("run", "run the connectors, together with other runners of the same file")
+    running = verb("run", "run the connectors, together with other runners of the same file")
+    running.add_argument("--metrics", metavar="HOST:PORT", help="serve /metrics and /health there")
     verb("check", "look for what would go wrong, and change nothing")
     verb("status", "show what the connectors do, how far they are, and the last error")
     verb("pause", "let the connectors rest; the runners stay")

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.cli.broker_options import sentence_of
 from ottla.cli.errors import FAILED, CommandFailed
+from ottla.cli.serve import address_of
 from ottla.cli.signals import call_on_stop_signals
 from ottla.cli.table import counted, table
 
 if TYPE_CHECKING:
     from ottla.connect.configuration import Configuration, ConnectorConfiguration
+    from ottla.connect.pages import RunnerPages
     from ottla.connect.state import TaskStatus
 
 STALE_MS = 15_000
@@ -59,22 +61,42 @@ def _loader(options: argparse.Namespace) -> Callable[[Path], Configuration]:
 
 
 def run(options: argparse.Namespace) -> int:
+    from ottla.connect.pages import RunnerPages
     from ottla.connect.runner import Runner
 
+    pages, teller = RunnerPages(), _Teller(is_json=options.json)
+
+    def tell(connector: str, task: str, status: TaskStatus) -> None:
+        teller.tell(connector, task, status)
+        pages.tell(connector, task, status)
+
+    address = address_of(options.metrics) if options.metrics else None
     with _errors_as_sentences():
         configuration, chosen = _load(options)
         for connector in chosen:
             connector.make()
         stopping = threading.Event()
         call_on_stop_signals(stopping.set)
-        runner = Runner(configuration, chosen, tell=_Teller(is_json=options.json).tell)
+        runner = Runner(configuration, chosen, tell=tell)
+        if address is not None:
+            url = f"http://{address[0]}:{_served(pages, address)}/metrics"
+            print(json.dumps({"metrics": url}) if options.json else f"metrics on {url}", flush=True)
         runner.start()
         if not options.json:
             names = ", ".join(connector.name for connector in chosen)
             print(f"runner {runner.name}: {names}; Ctrl-C ends it", flush=True)
         stopping.wait()
         runner.stop()
+        pages.close()
     return 0
+
+
+def _served(pages: RunnerPages, address: tuple[str, int]) -> int:
+    try:
+        return pages.serve(*address)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise CommandFailed(f"--metrics {address[0]}:{address[1]}: {reason}") from None
 
 
 class _Teller:

@@ -37,7 +37,8 @@ def _parser() -> Parser:
         added.set_defaults(kind="mirror")
         return added
 
-    verb("run", "copy, together with other runners of the same file")
+    running = verb("run", "copy, together with other runners of the same file")
+    running.add_argument("--metrics", metavar="HOST:PORT", help="serve /metrics and /health there")
     verb("check", "look for what would go wrong, and change nothing")
     verb("status", "show how far it is, how fast, and the last error")
     verb("pause", "let it rest; the runners stay")

@@ -122,6 +122,8 @@ def read(document: Mapping[str, Any], secrets: Secrets, environment: Mapping[str
     if not document.get("connectors"):
         raise ConfigurationRefused("there is no connector: begin one with [connectors.NAME]")
     connectors = {name: _read_connector(name, given, secrets, folder) for name, given in document["connectors"].items()}
+    if document.get("session_timeout_ms", 1) < 1:
+        raise ConfigurationRefused(f"session_timeout_ms is at least 1, not {document['session_timeout_ms']}")
     bootstrap = document.get("bootstrap") or environment.get("OTTLA_BOOTSTRAP") or DEFAULT_BOOTSTRAP
     return Configuration(bootstrap, document.get("session_timeout_ms", 10_000), connectors, secrets)
 
@@ -183,6 +185,9 @@ def _find(about: str, type_name: str, folder: Path) -> type[Connector]:
         raise ConfigurationRefused(f"{about}: {error.name} is not installed{advice}") from None
     except OSError as error:
         raise ConfigurationRefused(f"{about}: {module_name}: {(error.strerror or str(error)).lower()}") from None
+    except Exception as error:  # of the user's own file
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise ConfigurationRefused(f"{about}: {module_name} cannot be loaded: {reason}") from None
     found = getattr(module, class_name, None)
     if not (inspect.isclass(found) and issubclass(found, Source | Sink)):
         raise ConfigurationRefused(f"{about}: {home} is no Source and no Sink of ottla.connect")

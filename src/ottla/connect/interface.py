@@ -91,6 +91,8 @@ class Task:
         """How far behind it is, if the connector knows: shown by `status`."""
         self.doing: str | None = None
         """A few words on what it does, for `status`."""
+        self.is_commit_wanted = False
+        """Set by a source whose next position is to be kept at once, though no record has come: where it begins."""
         self._stopping = threading.Event()
         self._read_topic = read_topic
         self._create_topic = create_topic

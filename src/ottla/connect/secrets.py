@@ -58,6 +58,8 @@ class Secrets:
             path = self._folder / name
             try:
                 found = path.read_text().rstrip("\n")
+            except UnicodeDecodeError:
+                raise SecretMissing(f"{path} is no text") from None
             except OSError as error:
                 raise SecretMissing(f"{path}: {(error.strerror or str(error)).lower()}") from None
         self._learn(found)

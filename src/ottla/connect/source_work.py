@@ -136,7 +136,9 @@ class SourceWork:
                 gathered.add(records, behind, now)
             if task.is_stopping:
                 break
-            if gathered.has_records:
+            if task.is_commit_wanted and yielded is not None:
+                is_due, task.is_commit_wanted = True, False
+            elif gathered.has_records:
                 is_due = yielded is None or gathered.is_due(now, common.transaction_ms, common.transaction_records)
             else:
                 is_due = gathered.since is not None and now - gathered.since >= POSITION_SECONDS

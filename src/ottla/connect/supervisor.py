@@ -14,6 +14,7 @@ from ottla.client import (
     ClientOptions,
     CommitFailed,
     Consumer,
+    DeliveryFailed,
     ProducerFenced,
     TopicPartition,
 )
@@ -138,10 +139,17 @@ class SupervisedTask:
         except (ConnectorRefused, ConfigurationRefused) as error:
             return Ended(self._hide(str(error)), is_permanent=True)
         except ClientError as error:
-            return Ended(self._hide(str(error)))
+            return Ended(self._hide(_with_advice(error)))
         except Exception as error:
             return Ended(self._hide(f"{type(error).__name__}: {error}".splitlines()[0]))
         return Ended()
+
+
+def _with_advice(error: ClientError) -> str:
+    """What happened, and what to do, where the client knows that."""
+    cause = error.error if isinstance(error, DeliveryFailed) else error
+    advice = getattr(cause, "advice", None)
+    return f"{error} {advice}" if advice else str(error)
 
 
 class Supervisor:

@@ -61,3 +61,22 @@ def test_a_document_is_read_as_it_was_written() -> None:
     assert Progress.read(document).document() == document
     topic.partitions[3].next_offset = 18
     assert document["topics"]["orders"]["partitions"]["3"][0] == 17
+
+
+def test_the_position_of_many_partitions_is_not_too_large_for_a_record() -> None:
+    progress = Progress("a cluster")
+    topic = progress.topics["orders"] = TopicProgress("orders", "01" * 16, "02" * 16)
+    for index in range(6_000):
+        partition = topic.partitions[index] = PartitionProgress(10**9)
+        for number in range(MOST_RUNS):
+            partition.copied(Run(10**8 + 100 * number, 10**8 + 101 * number, 90))
+    text = json.dumps(progress.document(), separators=(",", ":"))
+    assert len(text) < 900_000
+    read = Progress.read(json.loads(text)).topics["orders"].partitions[0]
+    whole = topic.partitions[0]
+    for offset in range(10**8, 10**8 + 2_500, 7):
+        exact, found = whole.translate(offset), read.translate(offset)
+        assert exact is not None
+        assert found is not None
+        assert found <= exact
+    assert read.translate(10**8 + 2_390) == whole.translate(10**8 + 2_390)

@@ -39,7 +39,8 @@ class MirroredGroups:
         names = [
             listing.group_id
             for listing in self._source.list_groups()
-            if any(chosen.fullmatch(listing.group_id) for chosen in self._patterns)
+            if listing.group_id != self._own_group
+            and any(chosen.fullmatch(listing.group_id) for chosen in self._patterns)
         ]
         for name in names:
             wanted = self._wanted(name, progress)

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 LATEST_RUNS = 4
 MOST_RUNS = 24
+MOST_RUNS_IN_ALL = 20_000
+"""Of all partitions of a task: it is one record, and a broker takes a megabyte."""
 
 
 class Run(NamedTuple):
@@ -68,6 +70,11 @@ def thinned(runs: list[Run]) -> list[Run]:
     return kept if kept[0] is runs[0] else [runs[0], *kept]
 
 
+def shortened(runs: list[Run], most: int) -> list[Run]:
+    """The first and the latest, where not all can be kept."""
+    return runs if len(runs) <= most else [runs[0], *runs[1 - most :]]
+
+
 class TopicProgress:
     """`source_id`, `target_id`: of the topics, as texts, so that one created again is known from the one before."""
 
@@ -97,6 +104,8 @@ class Progress:
 
     def document(self) -> dict[str, Any]:
         """What JSON can hold; it does not change with this."""
+        count = sum(len(topic.partitions) for topic in self.topics.values())
+        most = max(MOST_RUNS_IN_ALL // max(count, 1), 2)
         return {
             "cluster": self.cluster_id,
             "topics": {
@@ -105,7 +114,7 @@ class Progress:
                     "source_id": topic.source_id,
                     "target_id": topic.target_id,
                     "partitions": {
-                        str(index): [partition.next_offset, *(list(run) for run in partition.runs)]
+                        str(index): [partition.next_offset, *(list(run) for run in shortened(partition.runs, most))]
                         for index, partition in topic.partitions.items()
                     },
                 }

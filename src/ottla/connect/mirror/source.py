@@ -150,6 +150,8 @@ class Copying:
         if time.monotonic() >= self._refresh_due:
             self._refresh()
             self._refresh_due = time.monotonic() + self._mirror.refresh_seconds
+            if self._task.is_commit_wanted:
+                return []
         try:
             fetched = self._reader.poll(POLL_MS)
         except TopicRecreated as error:
@@ -210,6 +212,11 @@ class Copying:
             raise error
         partition = self.progress.topics[place.topic].partitions[place.partition]
         first = self._source.find_offsets(place.topic, EARLIEST, [place.partition])[place.partition]
+        if first <= partition.next_offset:
+            raise ConnectorRefused(
+                f"{place.topic}-{place.partition}: the source ends before offset {partition.next_offset}, up to which "
+                "it was copied: it has lost records that the target has; 'ottla mirror forget' lets it be copied anew"
+            )
         if self._mirror.lost == "refuse":
             raise ConnectorRefused(
                 f"{place.topic}-{place.partition}: offset {partition.next_offset} is not on the source any more, which "
@@ -306,6 +313,7 @@ class Copying:
             edge = LATEST if is_new and self._mirror.start == "latest" else EARLIEST
             for index, offset in self._source.find_offsets(name, edge, missing).items():
                 topic.partitions[index] = PartitionProgress(offset)
+            self._task.is_commit_wanted = True  # or another runner would begin elsewhere
         unread = {TopicPartition(name, index): topic.partitions[index].next_offset for index in indexes}
         unread = {place: offset for place, offset in unread.items() if place not in self._assigned}
         self._reader.assign(unread)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import struct
 import zlib
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from ottla.connect.interface import ConnectorRefused
+from ottla.connect.mysql.statements import Statement
 from ottla.connect.mysql.table import Table
 
-QUERY, ROTATE, XID, TABLE_MAP, HEARTBEAT = 2, 4, 16, 19, 27
+QUERY, ROTATE, XID, EXECUTE_LOAD, TABLE_MAP, INCIDENT, HEARTBEAT = 2, 4, 16, 18, 19, 26, 27
 GTID, ANONYMOUS_GTID, PREVIOUS_GTIDS, XA_PREPARE, PARTIAL_UPDATE, PAYLOAD, HEARTBEAT_2, GTID_TAGGED = (
     33, 34, 35, 38, 39, 40, 41, 42,
 )  # fmt: skip
@@ -23,11 +23,13 @@ ROWS = {
     166: ("c", False, True), 167: ("u", False, True), 168: ("d", False, True),
     169: ("c", True, True), 170: ("u", True, True), 171: ("d", True, True),
 }  # fmt: skip
+# Stop, variables of statements, blocks of files to load, description, ignorable, text of a statement, of MySQL's GTIDs
+# and group replication; text of a statement, checkpoint, list of GTIDs and encryption of MariaDB.
+WITHOUT_ROWS = {3, 5, 9, 11, 13, 14, 15, 17, 28, 29, 35, 36, 37, 160, 161, 163, 164}
 HEADER_BYTES = 19
-STANDALONE = 1
+STANDALONE, IGNORABLE = 1, 0x80
 _HEADER = struct.Struct("<IBIIIH")
-_FIRST_WORDS = re.compile(r"^(?:\s|/\*.*?\*/|--[^\n]*\n|#[^\n]*\n)*(\w+)(?:\s+(?:/\*.*?\*/\s*)*(\w+))?", re.DOTALL)
-_DML = ("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD")
+_DML = ("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH", "CALL", "DO")
 _DDL = ("CREATE", "ALTER", "DROP", "RENAME", "TRUNCATE")
 
 
@@ -74,10 +76,10 @@ class Committed(NamedTuple):
 
 
 class Ddl(NamedTuple):
-    """A statement that changes tables. `kind` is its first word."""
+    """A statement that changes tables."""
 
-    kind: str
-    statement: str
+    statement: Statement
+    text: str
     database: str
     time_seconds: int
     place: Place
@@ -102,10 +104,11 @@ class BinlogReader:
         self._tables: dict[int, Table | None] = {}
         self._is_open = False
         self._is_standalone = False
+        self._is_begun = False
 
     def read(self, event: bytes) -> Iterator[Happened]:
         """What one event says. It comes without its checksum."""
-        seconds, kind, server, _, end_position, _ = _HEADER.unpack_from(event)
+        seconds, kind, server, _, end_position, flags = _HEADER.unpack_from(event)
         if kind in ROWS:
             yield from self._read_rows(kind, event, end_position)
         elif kind == TABLE_MAP:
@@ -119,7 +122,7 @@ class BinlogReader:
             yield self._commit(end_position)
         elif kind in (MARIADB_GTID, GTID, ANONYMOUS_GTID, GTID_TAGGED):
             yield self._begin(kind, event, server, seconds)
-        elif kind in (QUERY, QUERY_COMPRESSED):
+        elif kind in (QUERY, QUERY_COMPRESSED, EXECUTE_LOAD):
             yield from self._read_query(kind, event, end_position, seconds)
         elif kind == XA_PREPARE:
             raise ConnectorRefused("the binlog holds XA transactions, whose rows may be rolled back later")
@@ -127,7 +130,15 @@ class BinlogReader:
             setting = "binlog_transaction_compression" if kind == PAYLOAD else "binlog_row_value_options"
             raise ConnectorRefused(f"the binlog at {self.place} was written with {setting}: its rows would be lost; "
                                    f"turn {setting} off, and 'ottla connect reset'")  # fmt: skip
-        elif not self._is_open and end_position and kind not in (HEARTBEAT, HEARTBEAT_2):
+        elif kind == INCIDENT:
+            raise ConnectorRefused(f"the binlog at {self.place} says that the server has lost changes before they were "
+                                   "written there; 'ottla connect reset' begins with a new snapshot")  # fmt: skip
+        elif kind in (HEARTBEAT, HEARTBEAT_2):
+            return
+        elif kind not in WITHOUT_ROWS and not flags & IGNORABLE:
+            raise ConnectorRefused(f"the binlog at {self.place} holds events of kind {kind}, which are not known: rows "
+                                   "may be lost")  # fmt: skip
+        elif not self._is_open and end_position:
             yield self._pass(end_position)
 
     def _pass(self, end_position: int) -> Committed:
@@ -147,6 +158,7 @@ class BinlogReader:
             self.transaction = f"{source}:{number}" if kind == GTID else str(self.place)
             self._is_standalone = False
         self._is_open = True
+        self._is_begun = False
         self.time_seconds = seconds
         return Begun(self.transaction, seconds, self.place)
 
@@ -160,27 +172,28 @@ class BinlogReader:
 
     def _read_query(self, kind: int, event: bytes, end_position: int, seconds: int) -> Iterator[Happened]:
         _, _, name_bytes, _, status_bytes = struct.unpack_from("<IIBHH", event, HEADER_BYTES)
-        at = HEADER_BYTES + 13 + status_bytes
+        at = HEADER_BYTES + (26 if kind == EXECUTE_LOAD else 13) + status_bytes
         database = event[at : at + name_bytes].decode("utf-8", "replace")
         text = event[at + name_bytes + 1 :]
         if kind == QUERY_COMPRESSED:
             text = decompress(text)
-        statement = text.decode("utf-8", "replace")
-        found = _FIRST_WORDS.match(statement)
-        first = found[1].upper() if found else ""
-        if first == "BEGIN":
+        if text == b"BEGIN":
+            self._is_begun = True
             return
-        if first in _DML and self._is_captured(database):
+        statement = text.decode("utf-8", "replace")
+        read = Statement(statement, database)
+        first = read.kind
+        if first in _DML and any(self._is_captured(each) for each in read.databases):
             raise ConnectorRefused(
                 f"the binlog at {self.place} holds a statement in place of rows ({first} ...): set binlog_format=ROW "
                 "for all sessions, and 'ottla connect reset' for a new snapshot"
             )
         if first in _DDL:
-            yield Ddl(first, statement, database, seconds, Place(self.place.file, end_position))
-        if first == "SAVEPOINT" or (first == "ROLLBACK" and (found is None or found[2])):
+            yield Ddl(read, statement, database, seconds, Place(self.place.file, end_position))
+        if first == "SAVEPOINT" or (first == "ROLLBACK" and read.has_more):
             return
-        # A CREATE TABLE ... SELECT of MariaDB has rows behind it in the same transaction.
-        is_alone = self._is_standalone or not self._is_mariadb
+        # A CREATE TABLE ... SELECT has rows behind it in the same transaction.
+        is_alone = self._is_standalone or not (self._is_mariadb or self._is_begun)
         if first in ("COMMIT", "ROLLBACK") or not self._is_open or is_alone:
             yield self._commit(end_position)
 
@@ -198,7 +211,7 @@ class BinlogReader:
         at += _length_bytes(event[at])
         size = len(table.all_present)
         for _ in range(2 if operation == "u" else 1):
-            if event[at : at + size] != table.all_present:
+            if not _has_all(event[at : at + size], table.all_present):
                 raise ConnectorRefused(
                     f"table {table.full_name}: the binlog at {self.place} has only some columns of its rows; set "
                     "binlog_row_image=FULL on the server, and 'ottla connect reset' for a new snapshot"
@@ -226,6 +239,14 @@ def _rows(
             after, after_key = decode(data, at, present)
             at = image.position
             yield row, after, key, after_key
+
+
+def _has_all(present: bytes, wanted: bytes) -> bool:
+    """MySQL sets the bits behind those of the last column, too; MariaDB does not."""
+    if present == wanted:
+        return True
+    bits = int.from_bytes(wanted, "little")
+    return int.from_bytes(present, "little") & bits == bits
 
 
 def _length_bytes(first: int) -> int:

@@ -15,8 +15,8 @@ from ottla.connect.mysql.connection import Server, SqlConnection
 from ottla.connect.mysql.envelope import Envelope, Make, Stamp, snapshot_stamp
 from ottla.connect.mysql.history import SchemaHistory
 from ottla.connect.mysql.snapshot import Chunk, read_chunk
-from ottla.connect.mysql.statements import refilled_table
 from ottla.connect.mysql.table import Table, make_table, read_table_map, schema_json
+from ottla.connect.mysql.values import Decode
 
 DONE = "done"
 CUT_ROWS = 5_000
@@ -37,16 +37,16 @@ class _Named:
 class Capture:
     def __init__(
         self, *, sql: SqlConnection, server: Server, position: Mapping[str, Any], catalog: Catalog, choice: Choice,
-        keys: Mapping[str, Sequence[str]], codecs: Mapping[int, str | None], history: SchemaHistory, envelope: Envelope,
-        name_topic: Callable[[str, str], str], create_topic: Callable[[str], None], chunk_rows: int, tombstones: bool,
-        transactions_topic: str | None,
+        keys: Mapping[str, Sequence[str]], decodes: Mapping[int, Decode | None], history: SchemaHistory,
+        envelope: Envelope, name_topic: Callable[[str, str], str], create_topic: Callable[[str], None],
+        chunk_rows: int, tombstones: bool, transactions_topic: str | None,
     ) -> None:  # fmt: skip
         self._sql = sql
         self._server = server
         self._catalog = catalog
         self._choice = choice
         self._keys = keys
-        self._codecs = codecs
+        self._decodes = decodes
         self._history = history
         self._envelope = envelope
         self._name_topic = name_topic
@@ -66,7 +66,7 @@ class Capture:
         self._topics: set[str] = set()
         self._records: list[SourceRecord] = []
         self._stamp_time_ms = 0
-        self._transaction: str | None = None
+        self._transaction: str | None = position.get("gtid")
         self._rows_of_transaction = 0
         self._start_of_transaction = start
         self._is_between = True
@@ -75,6 +75,11 @@ class Capture:
         self._changed: set[bytes] = set()
         self._last_time = 0.0
         self._look_for_tables()
+
+    @property
+    def position(self) -> dict[str, Any]:
+        """Where it is, between transactions."""
+        return self._position(self._reader.place)
 
     @property
     def resume_from(self) -> Place | str:
@@ -202,9 +207,9 @@ class Capture:
         return table
 
     def _make_table(self, body: bytes) -> Table:
-        mapped = read_table_map(body, is_mariadb=self._server.is_mariadb, codecs=self._codecs)
+        mapped = read_table_map(body, is_mariadb=self._server.is_mariadb, decodes=self._decodes)
         declared = self._catalog.declared(mapped.full_name)
-        table = make_table(mapped, self._keys.get(mapped.full_name), declared, self._codecs)
+        table = make_table(mapped, self._keys.get(mapped.full_name), declared, self._decodes)
         table.version = self._version(table.full_name, table.columns, table.keys)
         table.schema_json = schema_json(table.version, table.columns)
         table.topic = self._name_topic(table.database, table.name)
@@ -228,26 +233,22 @@ class Capture:
         if self._choice.may_want_of(ddl.database):
             time_ms = ddl.time_seconds * 1000
             position = [*ddl.place.order]
-            self._records.append(self._history.statement(ddl.statement, ddl.database, time_ms, position))
+            self._records.append(self._history.statement(ddl.text, ddl.database, time_ms, position))
         # A statement may name tables of other databases than its own.
-        if ddl.kind == "TRUNCATE":
-            self._add_truncate(ddl)
-        refilled = refilled_table(ddl.statement, ddl.database)
-        if refilled is not None and self._choice.wants(refilled):
-            self._copy_again(refilled)
+        truncated = ddl.statement.truncated
+        if truncated is not None and self._choice.wants(truncated):
+            self._add_truncate(truncated, ddl)
+        for refilled in ddl.statement.refilled:
+            if self._choice.wants(refilled):
+                self._copy_again(refilled)
+        self._chunk = None  # it may be of before, or of a table with other columns: it is read again
         self._look_for_tables()
 
     def _copy_again(self, full_name: str) -> None:
-        """Its rows have other values, and the binlog does not tell them. A chunk under way may be of before."""
+        """Its rows have other values, and the binlog does not tell them."""
         self._copied.pop(full_name, None)
-        if self._is_watched(full_name):
-            self._chunk = None
 
-    def _add_truncate(self, ddl: Ddl) -> None:
-        name = ddl.statement.split(";")[0].split()[-1].replace("`", "")
-        full_name = name if "." in name else f"{ddl.database}.{name}"
-        if not self._choice.wants(full_name):
-            return
+    def _add_truncate(self, full_name: str, ddl: Ddl) -> None:
         database, _, table_name = full_name.partition(".")
         topic = self._name_topic(database, table_name)
         self._ensure_topic(topic)

@@ -36,7 +36,10 @@ def check_rights(sql: SqlConnection) -> Iterator[Finding]:
     try:
         sql.end_of_binlog()
         sql.binlogs()
+        may_read = sql.may_follow()
     except pymysql.Error:
+        may_read = False
+    if not may_read:
         yield Finding(
             "the user may not look at the binlog: GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* (MySQL: REPLICATION "
             "CLIENT), and SELECT on the tables",

@@ -20,6 +20,7 @@ RECEIVE_BYTES = 1 << 20
 LARGEST_PACKET = 0xFFFFFF
 READ_LOG_ERROR = 1236
 FORMAT_DESCRIPTION, CRC32 = 15, 1
+PROBE_SERVER_ID = 0x7FFFFFFE
 HEARTBEAT_SECONDS = 1
 DEAD_SECONDS = 30.0
 """Without even a heartbeat for so long, the connection is dead."""
@@ -95,6 +96,38 @@ class SqlConnection:
                 "SELECT ID, CHARACTER_SET_NAME FROM information_schema.COLLATION_CHARACTER_SET_APPLICABILITY"
             )
         return {int(number): name for number, name in found if number and name}
+
+    def characters(self) -> dict[str, str]:
+        """The 256 characters of each character set of one byte, as this server knows them."""
+        names = self.texts("SELECT CHARACTER_SET_NAME FROM information_schema.CHARACTER_SETS WHERE MAXLEN = 1")
+        every_byte = bytes(range(256)).hex()
+        found = {}
+        for (name,) in names:
+            if name not in ("binary", "ascii"):
+                ((text,),) = self.texts(f"SELECT CONVERT(_{name} x'{every_byte}' USING utf8mb4)")
+                found[name] = text
+        return {name: text for name, text in found.items() if len(text) == 256}
+
+    def holds_transaction(self, place: Place, gtid: str, *, is_mariadb: bool) -> bool:
+        """Whether the binlog has that transaction before a place; True where the server cannot say."""
+        if is_mariadb:
+            ((found,),) = self.texts("SELECT BINLOG_GTID_POS(%s, %s)", (place.file, place.position))
+            return not found or gtid in found.split(",")
+        if gtid.startswith(place.file.rpartition(".")[0]):  # a place, where there are no GTIDs
+            return True
+        return self.texts("SELECT GTID_SUBSET(%s, @@GLOBAL.gtid_executed)", (gtid,)) == [("1",)]
+
+    def may_follow(self) -> bool:
+        """Whether the user has the right to be sent the binlog. Registering is all that it takes to know."""
+        register = struct.pack("<IBBBHII", PROBE_SERVER_ID, 0, 0, 0, 0, 0, 0)
+        try:
+            self._connection._execute_command(REGISTER_SLAVE, register)
+            self._connection._read_ok_packet()
+        except pymysql.err.OperationalError as error:
+            if error.args[0] in _PERMANENT:
+                return False
+            raise
+        return True
 
     def close(self) -> None:
         with contextlib.suppress(Exception):

@@ -20,11 +20,12 @@ from ottla.connect.mysql.checks import check_rights, check_settings
 from ottla.connect.mysql.connection import Address, BinlogConnection, Server, SqlConnection
 from ottla.connect.mysql.envelope import ChangeEnvelope, DebeziumEnvelope, Envelope
 from ottla.connect.mysql.history import SchemaHistory
-from ottla.connect.mysql.values import codec_of
+from ottla.connect.mysql.values import decode_of
 
 WAIT_SECONDS = 0.2
 LOOK_SECONDS = 0.001
 """Between chunks of a copy."""
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _GTID = re.compile(r"\d+-\d+-\d+(,\d+-\d+-\d+)*")
 
 
@@ -55,6 +56,14 @@ class MysqlSource(Source):
         self._transactions_topic = transactions_topic
         if start not in ("snapshot", "now") and _GTID.fullmatch(start) is None and _place(start) is None:
             raise ValueError(f"start is snapshot, now, FILE:POSITION or a GTID as 0-7-42, not {start!r}")
+        if partitions < 1:
+            raise ValueError(f"partitions is at least 1, not {partitions}")
+        try:
+            topic.format(database="", table="")
+        except (LookupError, ValueError, AttributeError):
+            raise ValueError(
+                f"topic may hold {{database}} and {{table}}, and nothing else in braces: {topic!r}"
+            ) from None
 
     def count_tasks(self, wanted: int) -> int:
         """One: a binlog is read from its beginning to its end."""
@@ -74,6 +83,7 @@ class MysqlSource(Source):
             for name in names:
                 try:
                     catalog.describe(name)
+                    self._topic_of(*name.split(".", 1))
                 except ConnectorRefused as error:
                     yield Finding(str(error), is_problem=True)
             yield Finding(f"{len(names)} tables: {', '.join(names[:10])}{' ...' if len(names) > 10 else ''}")
@@ -90,6 +100,9 @@ class MysqlSource(Source):
                     raise ConnectorRefused(finding.text)
             capture = self._capture(task, sql, server, position)
             binlog = BinlogConnection(self._address, task.connector, capture.resume_from, is_mariadb=server.is_mariadb)
+            if position is None:
+                task.is_commit_wanted = True  # what is written from now on is not to be missed, whatever happens
+                yield [], capture.position
             yield from self._follow(task, capture, binlog)
         finally:
             if binlog is not None:
@@ -123,6 +136,8 @@ class MysqlSource(Source):
         else:
             _refuse_another_server(position, server)
             _refuse_purged(position, sql.binlogs())
+            _refuse_another_history(position, sql, server)
+        characters = sql.characters()
         envelope: Envelope = ChangeEnvelope()
         if self._envelope == "debezium":
             envelope = DebeziumEnvelope(task.connector, server.identity)
@@ -133,15 +148,25 @@ class MysqlSource(Source):
             catalog=Catalog(sql, self._choice, self._keys),
             choice=self._choice,
             keys=self._keys,
-            codecs={number: codec_of(name) for number, name in sql.collations().items()},
+            decodes={number: decode_of(name, characters) for number, name in sql.collations().items()},
             history=history,
             envelope=envelope,
-            name_topic=lambda database, table: self._topic.format(database=database, table=table),
+            name_topic=self._topic_of,
             create_topic=lambda topic: task.create_topic(topic, partitions=self._partitions),
             chunk_rows=self._chunk_rows,
             tombstones=self._tombstones,
             transactions_topic=self._transactions_topic,
         )
+
+    def _topic_of(self, database: str, table: str) -> str:
+        topic = self._topic.format(database=database, table=table)
+        if _TOPIC.fullmatch(topic) is None:
+            raise ConnectorRefused(
+                f"table {database}.{table}: {topic!r} is no name for a topic, which has letters of ASCII, digits, "
+                "dots, dashes and underscores; leave the table out with exclude, or give it a connector of its own, "
+                "with another topic"
+            )
+        return topic
 
     def _beginning(self, sql: SqlConnection, server: Server) -> dict[str, Any]:
         place = sql.end_of_binlog()
@@ -169,6 +194,19 @@ def _refuse_another_server(position: Mapping[str, Any], server: Server) -> None:
         raise ConnectorRefused(
             f"this is another server ({server.identity}) than the one that was read before ({position['server']}), and "
             "its binlog has other positions: go back to that one, or 'ottla connect reset' for a new snapshot"
+        )
+
+
+def _refuse_another_history(position: Mapping[str, Any], sql: SqlConnection, server: Server) -> None:
+    """The same server, and the same files by name, but what was read is not in them: RESET MASTER, or a backup."""
+    gtid = position.get("gtid")
+    if gtid is None or "done" in position or position.get("after_gtid"):
+        return
+    if not sql.holds_transaction(Place(position["file"], position["pos"]), gtid, is_mariadb=server.is_mariadb):
+        raise ConnectorRefused(
+            f"the binlog at {position['file']}:{position['pos']} does not have transaction {gtid}, which was read "
+            "there: it was begun anew, or the server was restored from a backup; 'ottla connect reset' begins with a "
+            "new snapshot"
         )
 
 

@@ -12,6 +12,7 @@ from ottla.connect.mysql import layout as image
 from ottla.connect.mysql import values
 from ottla.connect.mysql.layout import ColumnLayout
 from ottla.connect.mysql.row_image import RowImage
+from ottla.connect.mysql.values import Decode
 
 # Types of columns, by MySQL's numbers.
 TINY, SHORT, LONG, FLOAT, DOUBLE, TIMESTAMP, LONGLONG, INT24 = 1, 2, 3, 4, 5, 7, 8, 9
@@ -80,8 +81,8 @@ class _Reader:
         return self.position >= len(self.data)
 
 
-def read_table_map(body: bytes, *, is_mariadb: bool, codecs: Mapping[int, str | None]) -> TableMap:
-    """`body` begins behind the table's id and flags. `codecs` are of the collations, by number."""
+def read_table_map(body: bytes, *, is_mariadb: bool, decodes: Mapping[int, Decode | None]) -> TableMap:
+    """`body` begins behind the table's id and flags. `decodes` are of the collations, by number."""
     reader = _Reader(body, 0)
     database = reader.take(reader.take(1)[0]).decode()
     reader.take(1)
@@ -110,7 +111,7 @@ def read_table_map(body: bytes, *, is_mariadb: bool, codecs: Mapping[int, str | 
     collations = _read_collations(texts, parts.get(2), parts.get(3))
     chosen = [index for index, kind in enumerate(types) if kind in (ENUM, SET)]
     choice_collations = _read_collations(chosen, parts.get(10), parts.get(11))
-    choices = _read_choices(types, parts, {index: codecs.get(found) for index, found in choice_collations.items()})
+    choices = _read_choices(types, parts, {index: decodes.get(found) for index, found in choice_collations.items()})
     columns = tuple(
         MappedColumn(names[index], kind, metadata[index], unsigned.get(index, False), collations.get(index),
                      choices.get(index, ()))
@@ -161,15 +162,15 @@ def _read_collations(columns: Sequence[int], common: bytes | None, each: bytes |
 
 
 def _read_choices(
-    types: Sequence[int], parts: Mapping[int, bytes], codecs: Mapping[int, str | None]
+    types: Sequence[int], parts: Mapping[int, bytes], decodes: Mapping[int, Decode | None]
 ) -> dict[int, tuple[str, ...]]:
     found = {}
     for kind, part in ((SET, 5), (ENUM, 6)):
         reader = _Reader(parts.get(part, b""), 0)
         for index, each in enumerate(types):
             if each == kind:
-                codec = codecs.get(index) or values.UTF8
-                found[index] = tuple(reader.text().decode(codec, "replace") for _ in range(reader.length()))
+                decode = decodes.get(index) or values.utf8
+                found[index] = tuple(decode(reader.text()) for _ in range(reader.length()))
     return found
 
 
@@ -208,7 +209,7 @@ class Table:
 
 
 def make_table(
-    mapped: TableMap, keys: Sequence[str] | None, declared: Mapping[str, str], codecs: Mapping[int, str | None]
+    mapped: TableMap, keys: Sequence[str] | None, declared: Mapping[str, str], decodes: Mapping[int, Decode | None]
 ) -> Table:
     """`keys` are chosen by the user where the table has no primary key."""
     names = [column.name for column in mapped.columns]
@@ -222,7 +223,7 @@ def make_table(
                 f'keys = {{"{mapped.full_name}" = ["COLUMN"]}}, or leave it out with exclude'
             )
         chosen = tuple(names.index(key) for key in keys)
-    made = [make_column(column, declared.get(column.name, ""), codecs) for column in mapped.columns]
+    made = [make_column(column, declared.get(column.name, ""), decodes) for column in mapped.columns]
     return Table(
         mapped.full_name,
         mapped.database,
@@ -238,7 +239,7 @@ def _all_ones(count: int) -> bytes:
     return ((1 << count) - 1).to_bytes((count + 7) // 8, "little")
 
 
-def make_column(column: MappedColumn, declared: str, codecs: Mapping[int, str | None]) -> tuple[ColumnLayout, str]:
+def make_column(column: MappedColumn, declared: str, decodes: Mapping[int, Decode | None]) -> tuple[ColumnLayout, str]:
     """How it is read, and its type in the words of change events."""
     name, kind, metadata = column.name, column.type, column.metadata
     if kind in _WHOLE:
@@ -264,7 +265,7 @@ def make_column(column: MappedColumn, declared: str, codecs: Mapping[int, str | 
     if kind in _MOMENTS:
         how, size, spark = _MOMENTS[kind]
         return ColumnLayout(name, how, size, metadata if kind in (TIMESTAMP2, DATETIME2, TIME2) else 0), spark
-    return _make_text(column, declared, codecs)
+    return _make_text(column, declared, decodes)
 
 
 _MOMENTS = {
@@ -281,7 +282,7 @@ _MOMENTS = {
 _DECLARED = {"uuid": values.uuid_of, "inet6": values.inet6_of, "inet4": values.inet4_of}
 
 
-def _make_text(column: MappedColumn, declared: str, codecs: Mapping[int, str | None]) -> tuple[ColumnLayout, str]:
+def _make_text(column: MappedColumn, declared: str, decodes: Mapping[int, Decode | None]) -> tuple[ColumnLayout, str]:
     name, kind, metadata = column.name, column.type, column.metadata
     if kind == JSON:
         raise ConnectorRefused(
@@ -290,16 +291,16 @@ def _make_text(column: MappedColumn, declared: str, codecs: Mapping[int, str | N
     if kind not in _TEXTS and kind != GEOMETRY:
         raise ConnectorRefused(f"column {name}: columns of type {kind} are not known")
     size, most = _length_of(kind, metadata)
-    codec = None if column.collation is None or kind == GEOMETRY else codecs.get(column.collation)
+    decode = None if column.collation is None or kind == GEOMETRY else decodes.get(column.collation)
     if declared in _DECLARED:
         return ColumnLayout(name, image.OTHER, size, 0, _DECLARED[declared]), "string"
     is_compressed = kind in (BLOB_COMPRESSED, VARCHAR_COMPRESSED)
-    if codec is None:
+    if decode is None:
         make = values.padded_base64(most) if kind == STRING else values.base64_of
         return ColumnLayout(name, image.OTHER, size, 0, values.decompressed(make) if is_compressed else make), "binary"
-    if codec == values.UTF8 and not is_compressed:
+    if decode is values.utf8 and not is_compressed:
         return ColumnLayout(name, image.TEXT, size), "string"
-    make = values.text_of(codec)
+    make = values.text_of(decode)
     return ColumnLayout(name, image.OTHER, size, 0, values.decompressed(make) if is_compressed else make), "string"
 
 

@@ -3,70 +3,56 @@
 from __future__ import annotations
 
 import binascii
+import codecs
 import json
 import socket
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-BINARY_COLLATION = 63
-UTF8 = "utf-8"
-# By the first part of the collation's name, where it is not what Python calls it.
+# Python's names of character sets of several bytes, where they are others. Those of one byte are asked of the server.
 _CODECS = {
-    "utf8mb4": UTF8,
-    "utf8mb3": UTF8,
-    "utf8": UTF8,
-    "ascii": UTF8,
-    "latin1": "cp1252",
-    "latin2": "iso8859-2",
-    "latin5": "iso8859-9",
-    "latin7": "iso8859-13",
     "ucs2": "utf-16-be",
     "utf16": "utf-16-be",
     "utf16le": "utf-16-le",
     "utf32": "utf-32-be",
-    "greek": "iso8859-7",
-    "hebrew": "iso8859-8",
-    "koi8r": "koi8-r",
-    "koi8u": "koi8-u",
-    "tis620": "tis-620",
     "sjis": "shift-jis",
     "ujis": "euc-jp",
     "eucjpms": "euc-jp",
-    "euckr": "euc-kr",
-    "macroman": "mac-roman",
-    "macce": "mac-latin2",
+    "euckr": "cp949",
 }
+_UTF8 = ("utf8mb4", "utf8mb3", "utf8", "ascii")
+Decode = Callable[[bytes], str]
+"""Of a character set: bytes to text."""
 Maker = Callable[[bytes], bytes]
 
 
-def codec_of(character_set: str) -> str | None:
-    """What Python calls a character set; None for bytes, and for those that Python does not know."""
+def utf8(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def decode_of(character_set: str, tables: Mapping[str, str]) -> Decode | None:
+    """None for bytes. `tables` has the 256 characters of each character set of one byte."""
     if character_set == "binary":
         return None
+    if character_set in _UTF8:
+        return utf8
+    table = tables.get(character_set)
+    if table is not None:
+        return lambda data: codecs.charmap_decode(data, "replace", table)[0]
     name = _CODECS.get(character_set, character_set)
     try:
         "".encode(name)
     except LookupError:
         return None
-    return name
+    return lambda data: data.decode(name, "replace")
 
 
 def quoted(text: str) -> bytes:
     return json.dumps(text, ensure_ascii=False).encode()
 
 
-def text_of(codec: str) -> Maker:
-    """latin1 has characters where cp1252 has none: they stay what they are in Unicode."""
-    if codec == "cp1252":
-        return lambda data: quoted(_from_latin1(data))
-    return lambda data: quoted(data.decode(codec, "replace"))
-
-
-def _from_latin1(data: bytes) -> str:
-    try:
-        return data.decode("cp1252")
-    except UnicodeDecodeError:
-        return "".join(bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in data)
+def text_of(decode: Decode) -> Maker:
+    return lambda data: quoted(decode(data))
 
 
 def base64_of(data: bytes) -> bytes:
