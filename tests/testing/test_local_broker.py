@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
@@ -9,6 +12,7 @@ import ottla.testing
 from ottla.broker.broker import Broker
 from ottla.controller.refusal import Refusal
 from ottla.log.errors import StorageFailed
+from ottla.records.build import build_batch
 from ottla.testing import LocalBroker
 
 
@@ -73,6 +77,26 @@ def test_what_a_topic_should_have_and_has_not_is_told(ottla: LocalBroker) -> Non
     with pytest.raises(AssertionError) as doubled:
         ottla.assert_records("t", [b"a"])
     assert str(doubled.value).endswith("not expected: b'a', b'a', b'a', b'a', b'a' and 4 more")
+
+
+def test_a_look_finds_written_what_came_before_it(ottla: LocalBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small batches are written when a round of the loop ends; a look in the middle of that round has to see them."""
+    ottla.topic("t")
+    is_asked = threading.Event()
+    post = ottla._loop.post
+
+    def post_and_tell(callback: Callable[[], None]) -> None:
+        post(callback)
+        is_asked.set()
+
+    def gather() -> None:
+        is_asked.wait(20)  # so that the look comes in the same round
+        batch = build_batch([b"a"], timestamp=1)
+        ottla._broker.topics.by_name["t"].partitions[0].writer.produce(batch, version=9, now_ms=1)
+
+    monkeypatch.setattr(ottla._loop, "post", post_and_tell)
+    post(gather)
+    assert ottla.values("t") == [b"a"]
 
 
 def test_a_topic_that_cannot_be_is_refused(ottla: LocalBroker) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ottla.testing.local_broker import LocalBroker, StoredRecord, broker
+    from ottla.testing.local_broker import LocalBroker, broker
     from ottla.testing.local_cluster import LocalCluster, cluster
+    from ottla.testing.stored_records import StoredRecord
 
 __all__ = ["LocalBroker", "LocalCluster", "StoredRecord", "broker", "cluster"]
 

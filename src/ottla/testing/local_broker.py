@@ -17,8 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
-from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.broker.broker import Broker
 from ottla.broker.config.layers import BrokerSettings
@@ -32,6 +31,7 @@ from ottla.records.build import build_batch
 from ottla.testing.faults import Faults, FaultyDispatch
 from ottla.testing.fresh_store import put_fresh_store
 from ottla.testing.full_disk import FillableDisk
+from ottla.testing.stored_records import StoredRecord, difference, stored_records
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
@@ -52,20 +52,7 @@ QUICK_SETTINGS = {
     "offsets.topic.num.partitions": "5",
     "transaction.state.log.num.partitions": "5",
 }
-READ_BYTES = 1 << 20
 LOOK_AGAIN_SECONDS = 0.005
-SHOWN_VALUES = 5
-
-
-class StoredRecord(NamedTuple):
-    """A record as it lies in a topic."""
-
-    partition: int
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
 
 
 class LocalBroker:
@@ -154,7 +141,10 @@ class LocalBroker:
         return f"<LocalBroker on {self.bootstrap}>"
 
     def call(self, function: Callable[[Broker], T]) -> T:
-        """Call on the broker's own thread, where alone its state may be touched, and give back the result."""
+        """Call on the broker's own thread, where alone its state may be touched, and give back the result.
+
+        As a request does, it finds all that came before it written.
+        """
         if not self._is_up:
             raise RuntimeError("the broker is down: look into it when it is up again")
         if not self._resumed.is_set():
@@ -163,6 +153,7 @@ class LocalBroker:
 
         def run() -> None:
             try:
+                self._broker.rounds.write()
                 result.set_result(function(self._broker))
             except BaseException as error:
                 result.set_exception(error)
@@ -236,7 +227,7 @@ class LocalBroker:
 
     def records(self, topic: str, *, committed_only: bool = True) -> list[StoredRecord]:
         """What a consumer from the beginning would get, partition after partition."""
-        return self.call(lambda broker: list(_stored(_topic(broker, topic), committed_only)))
+        return self.call(lambda broker: list(stored_records(_topic(broker, topic), committed_only)))
 
     def values(self, topic: str) -> list[bytes | None]:
         return [record.value for record in self.records(topic)]
@@ -252,7 +243,7 @@ class LocalBroker:
 
         _wait_until(has_all, within)
         if Counter(found) != Counter(values):
-            raise AssertionError(_difference(topic, found, values))
+            raise AssertionError(difference(topic, found, values))
 
     def dump(self, topic: str) -> str:
         """A topic as text, a record a line: for a look when a test fails."""
@@ -455,38 +446,6 @@ def _topic(broker: Broker, name: str) -> Topic:
     if topic is None:
         raise ValueError(f"there is no topic {name!r}; there are {sorted(broker.topics.by_name)}")
     return topic
-
-
-def _stored(topic: Topic, committed_only: bool) -> Iterator[StoredRecord]:
-    from ottla.client.consumer.visible import visible_batches
-
-    for partition in topic.partitions:
-        offset = partition.log.log_start_offset
-        while True:
-            read = partition.read(offset, READ_BYTES, committed_only=committed_only)
-            if read.records is None:
-                break
-            aborted = [(entry.producer_id, entry.first_offset) for entry in read.aborted or ()]
-            for batch, is_visible in visible_batches(read.records.read(), offset, aborted):
-                records = batch.records(offset) if is_visible else ()
-                offset = batch.header.next_offset
-                for record in records:
-                    yield StoredRecord(
-                        partition.index, record.offset, record.timestamp, record.key, record.value, record.headers
-                    )
-
-
-def _difference(topic: str, found: Sequence[bytes | None], wanted: Sequence[bytes | None]) -> str:
-    """What a topic lacks and what it has too much, in a line that can be read however many records there are."""
-    counts = f"topic {topic} has {len(found)} records where {len(wanted)} were expected"
-    sides = {"missing": Counter(wanted) - Counter(found), "not expected": Counter(found) - Counter(wanted)}
-    return "; ".join([counts, *(f"{name}: {_some(values)}" for name, values in sides.items() if values)])
-
-
-def _some(values: Counter[bytes | None]) -> str:
-    shown = ", ".join(repr(value) for value in islice(values.elements(), SHOWN_VALUES))
-    left = values.total() - SHOWN_VALUES
-    return shown if left <= 0 else f"{shown} and {left} more"
 
 
 def _wait_until(is_so: Callable[[], bool], within: float) -> bool:
