@@ -35,6 +35,14 @@ def test_a_session_keeps_only_a_few_partitions_that_are_not_there() -> None:
     assert len(sessions) == 0
 
 
+def test_a_session_keeps_no_name_that_a_topic_cannot_have() -> None:
+    sessions = FetchSessions()
+    asked = request(0, 0, 1)
+    asked.topics[0].topic = "t" * 250
+    assert begin(sessions, asked).session_id == NO_SESSION
+    assert len(sessions) == 0
+
+
 def begin(sessions: FetchSessions, asked: FetchRequest, version: int = BY_NAME, now_ms: int = 0) -> Fetching:
     return sessions.begin(asked, version, now_ms)
 

@@ -28,7 +28,7 @@ from ottla.testing.simulated_system import SimulatedSystem
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import decode_response, encode_request, encode_response
 from ottla.wire.header import read_request_header
-from ottla.wire.messages.fetch import FetchRequest, ReplicaState
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
 from ottla.wire.schema import Request, Response
 from tests.log.writing import new_log, served_values
 from tests.replica.shell import ManualShell
@@ -112,7 +112,7 @@ class World:
         log = new_log(files) if not index else new_log(SimulatedFiles())
         return Partition("t", index, bytes(15) + b"t", log, node_id, self.shell)
 
-    def _find(self, key: tuple[bytes, int]) -> Partition | None:
+    def _find(self, key: tuple[bytes | str, int]) -> Partition | None:
         return self.leaders[key[1]] if key[1] < len(self.leaders) else None
 
     def _report_bug(self, header: object) -> None:
@@ -276,6 +276,53 @@ def test_the_session_of_another_is_left_alone(world: World) -> None:
     world.run(0.1)
     assert all(request.session_epoch for request in world.requests[requests:])
     world.assert_equal()
+
+
+def from_a_stranger(connection: Connection, world: World, session_id: int, epoch: int, *names: str) -> FetchResponse:
+    """Somebody who says that it is a replica; the topic of each name has a hundred partitions that are not here."""
+    asked = [FetchPartition(partition=100 + index, fetch_offset=0, partition_max_bytes=1) for index in range(100)]
+    request = FetchRequest(
+        replica_id=3,
+        max_wait_ms=0,
+        min_bytes=1,
+        session_id=session_id,
+        session_epoch=epoch,
+        topics=[FetchTopic(topic=name, partitions=asked) for name in names],
+    )
+    context = SimpleNamespace(version=12, connection=connection, header=None)
+    response = world.sessions.handle(request, cast("Any", context))
+    assert response is not None
+    return response
+
+
+def test_nobody_goes_on_with_the_session_of_another(world: World) -> None:
+    world.lead()
+    world.run(0.1)
+    answer = from_a_stranger(Connection(), world, 1, world.requests[-1].session_epoch + 1)
+    assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert world.produce(0, b"a") == []
+    world.run(0.1)
+    world.assert_equal()
+
+
+def test_who_says_that_it_is_a_replica_has_one_session_and_it_does_not_grow_for_ever(world: World) -> None:
+    stranger = Connection()
+    for _ in range(3):
+        session_id = from_a_stranger(stranger, world, 0, 0, "a").session_id
+        assert session_id
+        assert len(world.sessions) == 1
+    names = [f"a{number}" for number in range(11)]
+    for epoch in range(1, 4):
+        answer = from_a_stranger(stranger, world, session_id, epoch, names[epoch])
+        assert answer.session_id == session_id, "what it was told of is not remembered"
+        assert len(answer.responses[0].partitions) == 100
+    assert from_a_stranger(stranger, world, session_id, 4, *names).session_id == 0
+    assert len(world.sessions) == 0
+
+
+def test_a_name_that_no_topic_can_have_is_not_remembered(world: World) -> None:
+    assert from_a_stranger(Connection(), world, 0, 0, "a" * 249).session_id
+    assert not from_a_stranger(Connection(), world, 0, 0, "a" * 250).session_id
 
 
 def test_a_mistake_with_one_partition_does_not_stop_the_others(

@@ -39,6 +39,7 @@ from ottla.wire.messages.describe_topic_partitions import DescribeTopicPartition
 from ottla.wire.messages.describe_topic_partitions import TopicRequest as DescribedTopic
 from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.wire.messages.fetch import ReplicaState
 from ottla.wire.messages.list_config_resources import ListConfigResourcesRequest
 from ottla.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -108,6 +109,10 @@ def fetch(world: World) -> Asks:
     yield Ask(requests.fetch({world.wide: partitions}, session_id=0, session_epoch=0))
     waits = [requests.fetch_partition(10, partition=index) for index in range(world.load.partitions)]
     yield Ask(requests.fetch({world.wide: waits}, max_wait_ms=300, min_bytes=1))
+    replica = ReplicaState(replica_id=7, replica_epoch=1)
+    made_up = [requests.fetch_partition(partition=index) for index in range(world.load.elements)]
+    for topic, named in ((world.wide, partitions), (Topic("nobody", bytes(15) + b"n"), made_up)):
+        yield Ask(requests.fetch({topic: named}, session_id=0, session_epoch=0, replica_state=replica))
 
 
 def list_offsets(world: World) -> Asks:

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import NamedTuple
 
+from ottla.controller.topic_names import MOST_CHARACTERS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchPartition, FetchRequest
 
@@ -23,6 +24,11 @@ MOST_UNKNOWN = 1000  # partitions that are not there, in one session
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 
 Key = tuple[str | bytes, int]  # a topic's name or id, and the partition
+
+
+def is_name_kept(key: Key) -> bool:
+    """Whether a topic can have that name: others are answered, and not remembered, for they may be very long."""
+    return len(key[0]) <= MOST_CHARACTERS
 
 
 def answered_topic(
@@ -128,6 +134,8 @@ class FetchSessions:
 
     def _may_be_kept(self, asked: Mapping[Key, Wanted], before: Mapping[Key, Wanted] = {}) -> bool:
         """Whether a session is not made of names that somebody made up. Without one, requests name all they want."""
+        if not all(map(is_name_kept, asked)):
+            return False
         if len(asked) + len(before) <= MOST_UNKNOWN:
             return True
         return sum(not self._is_known(key) for key in (*before, *asked)) <= MOST_UNKNOWN

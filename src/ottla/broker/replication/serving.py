@@ -12,7 +12,15 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ottla.broker.fetch_sessions import FIRST_VERSION_WITH_TOPIC_IDS, INITIAL_EPOCH, LARGEST_EPOCH, Key, answered_topic
+from ottla.broker.fetch_sessions import (
+    FIRST_VERSION_WITH_TOPIC_IDS,
+    INITIAL_EPOCH,
+    LARGEST_EPOCH,
+    MOST_UNKNOWN,
+    Key,
+    answered_topic,
+    is_name_kept,
+)
 from ottla.broker.replication.throttle import LEADER, ReplicationThrottle
 from ottla.log.errors import LogError, OffsetOutOfRange
 from ottla.replica.readers import Bound
@@ -58,54 +66,48 @@ class Followed:
 
 
 class ReplicaSessions:
-    """The sessions of all followers, by id."""
+    """The sessions of all followers, each with the connection that it began on."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._by_id: dict[int, ReplicaSession] = {}
+        self._by_connection: dict[Connection, ReplicaSession] = {}
         self.throttle = ReplicationThrottle(LEADER, broker.settings, broker.node_id, broker.steady_ms)
         self._ids = itertools.count(1)
 
     def __len__(self) -> int:
-        return len(self._by_id)
+        return len(self._by_connection)
 
     def handle(self, request: FetchRequest, context: Context) -> FetchResponse | None:
         """Answer a replica, now or later."""
-        epoch = request.session_epoch
+        epoch, connection = request.session_epoch, context.connection
+        known = self._by_connection.get(connection)
         if epoch <= INITIAL_EPOCH:
-            self._end_on(context.connection, request.session_id)
+            if known is not None:
+                self._end(connection)
             session = ReplicaSession(self._broker, context, next(self._ids), replica_of(request), self.throttle)
             if epoch == INITIAL_EPOCH:
-                self._keep(session, context)
+                self._keep(session, connection)
+        elif known is None or request.session_id != known.session_id:
+            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
+        elif epoch != known.epoch:
+            return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, responses=[])
         else:
-            known = self._by_id.get(request.session_id)
-            if known is None:
-                return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
-            if epoch != known.epoch:
-                return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, responses=[])
             session = known
-        session.take(request)
-        session.is_kept = session.session_id in self._by_id
+        if not session.take(request) and session.is_kept:
+            self._end(connection)  # this request is answered, and the next has to name all it wants
         return session.begin(request, context)
 
-    def _keep(self, session: ReplicaSession, context: Context) -> None:
-        session_id, connection = session.session_id, context.connection
-        end = functools.partial(self._end, session_id)
+    def _keep(self, session: ReplicaSession, connection: Connection) -> None:
+        end = functools.partial(self._end, connection)
         session.connection_forgets = functools.partial(connection.forget_call, end)
         connection.call_when_closed(end)
-        self._by_id[session_id] = session
+        self._by_connection[connection] = session
+        session.is_kept = True
 
-    def _end_on(self, connection: Connection, session_id: int) -> None:
-        """Another begins on the same connection. The id alone may be one from before a restart of this broker."""
-        session = self._by_id.get(session_id)
-        if session is not None and session.connection is connection:
-            self._end(session_id)
-
-    def _end(self, session_id: int) -> None:
-        session = self._by_id.pop(session_id, None)
-        if session is not None:
-            session.connection_forgets()
-            session.end()
+    def _end(self, connection: Connection) -> None:
+        session = self._by_connection.pop(connection)
+        session.connection_forgets()
+        session.end()
 
 
 def replica_of(request: FetchRequest) -> int:
@@ -119,7 +121,6 @@ class ReplicaSession:
         self, broker: Broker, context: Context, session_id: int, replica: int, throttle: ReplicationThrottle
     ) -> None:
         self.session_id = session_id
-        self.connection = context.connection
         self.epoch = 0
         self.is_kept = False
         self.connection_forgets: Callable[[], None] = lambda: None  # that the session ends with it
@@ -129,6 +130,7 @@ class ReplicaSession:
         self._uses_ids = context.version >= FIRST_VERSION_WITH_TOPIC_IDS
         self._broker_epoch = -1
         self._followed: dict[Key, Followed] = {}
+        self._strangers: set[Key] = set()  # those of them that were not here when they were named
         self._keys: dict[Partition, Key] = {}
         self._fresh: dict[Key, None] = {}  # that may have something to tell
         self._request: FetchRequest | None = None  # that waits for its answer
@@ -142,8 +144,8 @@ class ReplicaSession:
 
     # What is followed
 
-    def take(self, request: FetchRequest) -> None:
-        """The partitions that a request names, or has no use for any more."""
+    def take(self, request: FetchRequest) -> bool:
+        """The partitions that a request names, or has no use for any more; False: somebody made up too many of them."""
         self.epoch = 1 if self.epoch == LARGEST_EPOCH else self.epoch + 1
         state = request.replica_state
         self._broker_epoch = -1 if state is None else state.replica_epoch
@@ -154,6 +156,8 @@ class ReplicaSession:
                 known = self._followed.get(key)
                 if known is None:
                     self._followed[key] = Followed(asked)
+                    if self._broker.topics.find(key) is None:
+                        self._strangers.add(key)
                 else:
                     known.ask(asked)
                 self._fresh[key] = None
@@ -161,10 +165,14 @@ class ReplicaSession:
             name = forgotten.topic_id if self._uses_ids else forgotten.topic
             for index in forgotten.partitions:
                 self._forget((name, index))
+        if len(self._strangers) > MOST_UNKNOWN:
+            self._strangers = {key for key in self._strangers if self._broker.topics.find(key) is None}
+        return len(self._strangers) <= MOST_UNKNOWN and all(is_name_kept(key) for key in self._strangers)
 
     def _forget(self, key: Key) -> None:
         followed = self._followed.pop(key, None)
         self._fresh.pop(key, None)
+        self._strangers.discard(key)
         if followed is not None and followed.partition is not None:
             self._stop_waiting(followed.partition)
 
@@ -177,9 +185,11 @@ class ReplicaSession:
         for partition in self._keys:
             partition.stop_waiting(self)
         self._keys.clear()
+        self.is_kept = False
         self._request = None
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
 
     def advanced(self, partition: Partition, added_bytes: int) -> None:
         """A partition has records, another high watermark, or is no more what it was."""
@@ -242,8 +252,8 @@ class ReplicaSession:
         request, looked = self._request, 0
         most_bytes = min(request.max_bytes, self._broker.settings.config.fetch_max_bytes)
         quiet: dict[Key, PartitionData] = {}
-        for key in list(self._fresh):
-            if looked == AT_ONCE or self._found_bytes >= most_bytes:
+        for key in list(itertools.islice(self._fresh, AT_ONCE)):
+            if self._found_bytes >= most_bytes:
                 break
             looked += 1
             del self._fresh[key]
@@ -269,6 +279,7 @@ class ReplicaSession:
         broker, asked = self._broker, followed.asked
         partition = broker.topics.find(key)
         if partition is None:
+            self._forget(key)  # whoever is told of it asks for it anew
             is_id = isinstance(key[0], bytes)
             return failed(key[1], ErrorCode.UNKNOWN_TOPIC_ID if is_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if not partition.is_leader or self._replica not in partition.machine.followers:
