@@ -191,6 +191,25 @@ def test_without_verification_a_late_write_of_version_1_hangs(start: Start) -> N
     assert read(broker, 0) == []
 
 
+@pytest.mark.parametrize("version", [VERSION_1, VERSION_2])
+def test_who_uses_the_numbers_of_another_is_refused_and_leaves_nothing_behind(
+    broker: SimulatedBroker, version: int
+) -> None:
+    client = TransactionalClient(broker, version=version)
+    client.init()
+    for sequence in (0, 1) if version == VERSION_1 else (0, 0):
+        if version == VERSION_1:
+            client.add(0)
+        assert client.write(0, sequence, b"a") == 0
+        assert client.end(is_commit=True) == 0
+        stranger = TransactionalClient(broker, "nobody", version)
+        for producer in (client.producer, (9999, 0), (9998, 3)):
+            assert stranger.write(0, 0, b"b", producer=producer) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    broker.advance(1)
+    assert read(broker, 0) == [b"a", b"a"]
+    assert not broker.broker.topics.by_name[TOPIC].partitions[0].log.producers._asked
+
+
 def test_one_who_begins_anew_fences_the_one_before(broker: SimulatedBroker) -> None:
     first, second = TransactionalClient(broker), TransactionalClient(broker)
     first.init()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.log.errors import (
@@ -143,15 +144,27 @@ class Producers:
         producer = self.by_id.get(producer_id)
         return producer is not None and epoch < producer.epoch
 
-    def note_asked(self, header: BatchHeader, now_ms: int) -> None:
-        """The coordinator is asked about a batch. If it refuses, those behind it must not be taken in its place."""
-        asked = self._asked.get(header.producer_id)
+    def note_asked(self, header: BatchHeader, now_ms: int) -> Callable[[], None]:
+        """The coordinator is asked about a batch. If it refuses, those behind it must not be taken in its place.
+
+        The call that is returned takes this back: for a producer that the coordinator does not know, or has replaced.
+        """
+        producer_id = header.producer_id
+        before = asked = self._asked.get(producer_id)
         lowest_sequence = header.base_sequence
         if asked is not None and asked.epoch > header.producer_epoch:
-            return  # one that was replaced asks, and what its successor has to keep to stays
+            return lambda: None  # one that was replaced asks, and what its successor has to keep to stays
         if asked is not None and asked.epoch == header.producer_epoch:
             lowest_sequence = min(lowest_sequence, asked.lowest_sequence)
-        self._asked[header.producer_id] = Asked(header.producer_epoch, lowest_sequence, now_ms)
+        noted = self._asked[producer_id] = Asked(header.producer_epoch, lowest_sequence, now_ms)
+
+        def take_back() -> None:
+            if self._asked.get(producer_id) is noted:
+                del self._asked[producer_id]
+                if before is not None:
+                    self._asked[producer_id] = before
+
+        return take_back
 
     # May it be appended?
 

@@ -35,6 +35,11 @@ PASSING = frozenset(
     }
 )
 
+# What a producer is told that the coordinator will never admit, however often it asks.
+STRANGE = frozenset(
+    {ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH}
+)
+
 TopicPartition = tuple[str, int]
 Write = tuple["Partition", BatchHeader]
 
@@ -124,6 +129,7 @@ class _Admission:
         self._produce = produce
         self._epochs = epochs
         self._refusals: Refusals = {}
+        self._take_back: dict[TopicPartition, Callable[[], None]] = {}  # what was noted of those that are asked about
         self._is_unanswered = False
         self._is_held = False
 
@@ -152,8 +158,9 @@ class _Admission:
             if producers.is_replaced(header.producer_id, header.producer_epoch):
                 self._refusals[_name(partition)] = Refusal(ErrorCode.INVALID_PRODUCER_EPOCH)
             elif not producers.takes_part(header.producer_id, header.producer_epoch) and self._asks:
-                producers.note_asked(header, self._broker.clock_ms())
-                newcomers.append(_name(partition))
+                name = _name(partition)
+                self._take_back[name] = producers.note_asked(header, self._broker.clock_ms())
+                newcomers.append(name)
         return newcomers
 
     @property
@@ -173,6 +180,8 @@ class _Admission:
         for partition, code in codes.items():
             if code:
                 self._refusals[partition] = _refusal(code, self._context.version)
+            if code in STRANGE and partition in self._take_back:
+                self._take_back[partition]()  # numbers are cheap to invent, and may be those of others
         self._is_unanswered = False
         if self._is_held:
             self._go_on()
