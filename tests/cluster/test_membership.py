@@ -16,6 +16,7 @@ from ottla.controller.store import CommitUncertain, Create, Delete, Operation, P
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
 from ottla.wire.messages.api_versions import ApiVersionsRequest
+from ottla.wire.messages.cluster_feed import ClusterFeedRequest
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 from ottla.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest
@@ -305,6 +306,31 @@ def test_the_whole_cluster_comes_in_parts(brokers: Brokers, monkeypatch: pytest.
     brokers.start(3)
     brokers.in_sync("t3")
     assert len(brokers[3].topics) == 7
+
+
+def test_who_makes_up_the_number_of_a_broker_is_not_remembered(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brokers.create(1, "t")
+    brokers.agree()
+    monkeypatch.setattr(feed, "MOST_AT_ONCE", 2)  # so that each of them would have more to ask for
+    told = brokers[1].controller.feed
+    for node_id in range(100, 150):
+        assert brokers.ask(1, ClusterFeedRequest(broker_id=node_id, broker_epoch=-1)).parts > 1
+    assert len(told._snapshots) <= feed.MOST_STRANGERS
+    assert set(told.following) == {2, 3}
+
+
+def test_who_says_that_it_is_a_broker_that_runs_is_not_in_its_way(brokers: Brokers) -> None:
+    told = brokers[1].controller.feed
+    brokers.wait(lambda: set(told._parked) == {2, 3})
+    parked = told._parked[2]
+    answer = brokers.ask(1, ClusterFeedRequest(broker_id=2, broker_epoch=brokers[2].membership.broker_epoch - 1))
+    assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
+    assert told._parked.get(2) is parked
+    made = brokers.create(1, "t")
+    brokers.agree()
+    assert made.error_code == 0
 
 
 def test_proposals_of_leaders_are_checked(brokers: Brokers) -> None:

@@ -19,6 +19,7 @@ from ottla.wire.messages.cluster_feed import ClusterFeedRequest, ClusterFeedResp
 
 MOST_KEPT = 10_000  # changes, for brokers that were away for a moment
 MOST_AT_ONCE = 500  # changes in one answer
+MOST_STRANGERS = 20  # that are not in the cluster, and are told of all of it
 Reply = Callable[[ClusterFeedResponse], None]
 
 
@@ -89,6 +90,8 @@ class Feed:
             self._parked[node_id] = _Parked(request.position, reply, timer)
 
     def _note(self, node_id: int, position: int) -> None:
+        if node_id not in self._cluster.brokers:
+            return  # it comes, or somebody made up the number
         now_ms, known = self._loop.system.clock_ms(), self.following.get(node_id)
         caught_up_ms = -1 if known is None else known.caught_up_ms
         self.following[node_id] = Following(position, now_ms, now_ms if position == self.position else caught_up_ms)
@@ -110,13 +113,22 @@ class Feed:
         part = request.part if is_next and snapshot is not None and request.position == snapshot.position else 0
         if snapshot is None or part == 0 or part >= snapshot.parts:
             part = 0
-            snapshot = self._snapshots[request.broker_id] = _Snapshot(self.position, list(changes_of(self._cluster)))
+            snapshot = _Snapshot(self.position, list(changes_of(self._cluster)))
+            self._keep(request.broker_id, snapshot)
         start = part * MOST_AT_ONCE
         response = self._response(snapshot.position, snapshot.changes[start : start + MOST_AT_ONCE])
         response.parts = snapshot.parts
         if part == snapshot.parts - 1:
             del self._snapshots[request.broker_id]
         return response
+
+    def _keep(self, node_id: int, snapshot: _Snapshot) -> None:
+        """Until all of it is told; of those that are not in the cluster yet, the last few."""
+        self._snapshots.pop(node_id, None)
+        self._snapshots[node_id] = snapshot
+        strangers = [each for each in self._snapshots if each not in self._cluster.brokers]
+        for stranger in strangers[:-MOST_STRANGERS]:
+            del self._snapshots[stranger]
 
     def _response(self, position: int, changes: Sequence[Change]) -> ClusterFeedResponse:
         return ClusterFeedResponse(

@@ -86,8 +86,9 @@ class Liveness:
 
     # Signs of life
 
-    def came_through(self, node_id: int, connection: Connection) -> None:
-        """A broker asks through this connection: when it ends, that says something."""
+    def _heard(self, node_id: int, connection: Connection) -> None:
+        """A broker of the cluster asks through this connection: when it ends, that says something."""
+        self._heard_at[node_id] = self._loop.now()
         if self._connections.get(node_id) is not connection:
             self._connections[node_id] = connection
             connection.call_when_closed(partial(self._closed, node_id, connection))
@@ -98,21 +99,32 @@ class Liveness:
             self._controller.feed.forget(node_id)
             self.lost(node_id)
 
-    def polled(self, request: ClusterFeedRequest, reply: Reply) -> None:
-        node_id, known = request.broker_id, self._cluster.brokers.get(request.broker_id)
-        self._heard_at[node_id] = self._loop.now()
-        is_up = known is not None and known.is_alive and known.epoch == request.broker_epoch
-        if is_up or not request.is_ready:
+    def polled(self, request: ClusterFeedRequest, connection: Connection, reply: Reply) -> None:
+        """What says that it is another start of a broker that is up has to be registered, or it would be in its way."""
+        known = self._cluster.brokers.get(request.broker_id)
+        is_alive = known is not None and known.is_alive
+        is_up = known is not None and is_alive and known.epoch == request.broker_epoch
+        if is_up:
+            self._heard(request.broker_id, connection)
+        if is_up or not (is_alive or request.is_ready):
             self._controller.feed.ask(request, reply)
         else:
-            self._store.get(layout.broker_path(node_id), partial(self._take_in, request, reply))
+            path = layout.broker_path(request.broker_id)
+            self._store.get(path, partial(self._take_in, request, connection, reply))
 
-    def _take_in(self, request: ClusterFeedRequest, reply: Reply, node: Node | StoreError) -> None:
+    def _take_in(
+        self, request: ClusterFeedRequest, connection: Connection, reply: Reply, node: Node | StoreError
+    ) -> None:
         """A broker has its data open: one more of the cluster, if it is the one that registered."""
         if isinstance(node, StoreError) or node.created_in != request.broker_epoch:
             is_gone = not isinstance(node, StoreError) or isinstance(node, NodeMissing)
             code = ErrorCode.STALE_BROKER_EPOCH if is_gone else ErrorCode.KAFKA_STORAGE_ERROR
             reply(ClusterFeedResponse(error_code=code))
+            return
+        if connection.is_open:
+            self._heard(request.broker_id, connection)
+        if not request.is_ready:
+            self._controller.feed.ask(request, reply)
             return
         found = layout.decode_broker(node.data)
 

@@ -21,6 +21,5 @@ def handle(broker: Broker, request: ClusterFeedRequest, context: Context) -> Clu
         if context.connection.is_open:
             context.reply(response)
 
-    liveness.came_through(request.broker_id, context.connection)
-    liveness.polled(request, reply)
+    liveness.polled(request, context.connection, reply)
     return None
