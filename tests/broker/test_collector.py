@@ -37,6 +37,12 @@ def test_what_stays_is_looked_at_a_few_times_however_much_there_is() -> None:
     assert frozen > 1_000_000
 
 
+def test_no_request_leaves_anything_for_the_collector() -> None:
+    command = [sys.executable, "-m", "tests.limits.cycles"]
+    run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    assert run.stdout == ""
+
+
 def test_connections_that_are_gone_need_no_collector(ottla: LocalBroker) -> None:
     """For they may have been put aside, and nobody would look at them again."""
 

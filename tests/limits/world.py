@@ -47,15 +47,20 @@ class World:
     def __init__(self, load: Load) -> None:
         self.load = load
         self._stack = ExitStack()
-        folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-limits-")))
-        self.broker = self._stack.enter_context(
-            BrokerProcess(folder / "data", *OPTIONS, program=["tests.limits.watched_broker"])
-        )
-        self._connection = Connection(self.broker.address)
+        self._address = self._start()
+        self._connection = Connection(self._address)
         self._stack.callback(self._connection.close)
         self._number = 0
         self.names = [f"topic-{number}" for number in range(load.topics)]
         self.groups = [f"group-{number}" for number in range(load.groups)]
+
+    def _start(self) -> tuple[str, int]:
+        """Run a broker until the end; its address."""
+        folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-limits-")))
+        self.broker = self._stack.enter_context(
+            BrokerProcess(folder / "data", *OPTIONS, program=["tests.limits.watched_broker"])
+        )
+        return self.broker.address
 
     def __enter__(self) -> Self:
         return self
@@ -70,7 +75,7 @@ class World:
         frame = self._connection.receive(ANSWER_SECONDS)
         if not isinstance(frame, bytes):
             self._connection.close()
-            self._connection = Connection(self.broker.address)
+            self._connection = Connection(self._address)
             return None
         return decode_response(frame, request.api, version)[1]
 

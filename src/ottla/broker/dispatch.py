@@ -348,6 +348,7 @@ def run_steps(
     except StopIteration as end:
         if context is not None:
             context.spent_seconds = now() - started
+            context.own_memory = None
         done(end.value, None)
         return
     except Exception as failure:
@@ -357,8 +358,9 @@ def run_steps(
         slices.start(steps, done, job)
         return
     spent_seconds = now() - started
-    if context.own_memory is not None:
-        context.own_memory()
+    own_memory, context.own_memory = context.own_memory, None  # whose it is knows the context, too
+    if own_memory is not None:
+        own_memory()
     connection = context.connection
     connection.hold()
 

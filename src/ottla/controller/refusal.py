@@ -11,3 +11,8 @@ class Refusal(Exception):
         super().__init__(message)
         self.code = code
         self.message = None if message is None else shortened(message)  # it may name what a client sent
+
+    @property
+    def bare(self) -> Refusal:
+        """The same, to be kept: one that was raised has the frames that it came through, and they have who keeps it."""
+        return Refusal(self.code, self.message)

@@ -59,10 +59,10 @@ def decide_creations(
             try:
                 decisions[topic.name] = _creation(cluster, topic, defaults, random, new_id)
             except Refusal as refusal:
-                decisions[topic.name] = refusal
+                decisions[topic.name] = refusal.bare
         _check_records(decisions)
     except Refusal as refusal:
-        return dict.fromkeys(named, refusal)
+        return dict.fromkeys(named, refusal.bare)
     for name, times in named.items():
         if times > 1:
             decisions[name] = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
@@ -81,7 +81,7 @@ def refuse_creations(asked: Sequence[CreatableTopic], defaults: Defaults) -> dic
         records = sum(1 + len(topic.configs) + _partition_count(topic, defaults) for topic in alone)
         _check_record_count(records)
     except Refusal as refusal:
-        return dict.fromkeys(named, refusal)
+        return dict.fromkeys(named, refusal.bare)
     return {
         name: Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name, times in named.items() if times > 1
     }
@@ -226,7 +226,7 @@ def decide_expansions(
         try:
             decisions[topic.name] = _expansion(cluster, topic, random, in_order.get(topic.name))
         except Refusal as refusal:
-            decisions[topic.name] = refusal
+            decisions[topic.name] = refusal.bare
     return decisions
 
 

@@ -115,7 +115,7 @@ def _change_some(
                 decisions.append(_decided(broker, change, origin))
                 places.append(place)
             except Refusal as refusal:
-                outcomes[place] = refusal
+                outcomes[place] = refusal.bare
         return [] if validate_only else decisions
 
     made = yield from broker.controller.decided(decide)

@@ -178,7 +178,7 @@ class TopicRequests:
         try:
             charge(len(topic.replicas))
         except Refusal as refusal:
-            return refusal
+            return refusal.bare
         return decision._replace(partition_count=len(topic.replicas))
 
 
@@ -186,7 +186,7 @@ def _charge(charge: Charge, partitions: int, name: str, decisions: dict[str, Any
     try:
         charge(partitions)
     except Refusal as refusal:
-        decisions[name] = refusal
+        decisions[name] = refusal.bare
 
 
 def _creation_parts(topics: Sequence[CreatableTopic]) -> Iterator[list[CreatableTopic]]:

@@ -67,7 +67,7 @@ class Sending:
     def __init__(self, broker: Broker, markers: Markers, done: Callable[[], None]) -> None:
         self._broker = broker
         self._markers = markers
-        self._done = done
+        self._done: Callable[[], None] | None = done  # which knows this one, too: it is let go of at the end
         self._left = set(markers.partitions)
         self._is_stopped = False
         self._retries: list[Timer] = []
@@ -75,12 +75,13 @@ class Sending:
 
     def start(self) -> None:
         if not self._left:
-            self._done()
+            self._end()
         self._send(list(self._markers.partitions))
 
     def stop(self) -> None:
         """The coordinator has gone; the one after it begins anew."""
         self._is_stopped = True
+        self._done = None
         for timer in self._retries:
             timer.cancel()
 
@@ -208,8 +209,12 @@ class Sending:
     def _settled(self, name: Name) -> None:
         self._left.discard(name)
         if not self._left and not self._is_stopped:
-            self._is_stopped = True
-            self._done()
+            self._end()
+
+    def _end(self) -> None:
+        done, self._done, self._is_stopped = self._done, None, True
+        if done is not None:
+            done()
 
 
 def _codes(answer: WriteTxnMarkersResponse) -> dict[Name, int]:

@@ -59,7 +59,7 @@ def _reassign(
                 try:
                     moves.reassign(asked, may_change_factor=may_change_factor)
                 except Refusal as refusal:
-                    refusals.append(refusal)
+                    refusals.append(refusal.bare)
                 else:
                     refusals.append(None)
         return moves.changes()

@@ -67,7 +67,10 @@ class Future(Generic[T]):
 
 
 class Task:
-    """Work under way. `done` is called once, with the result or with what went wrong, unless it is cancelled."""
+    """Work under way. `done` is called once, with the result or with what went wrong, unless it is cancelled.
+
+    It is let go of then: who is told often knows the task, and that cycle might never be freed (loop/collector.py).
+    """
 
     __slots__ = ("_done", "_slices", "failure", "is_running", "spent_seconds", "steps", "waits")
 
@@ -78,19 +81,20 @@ class Task:
         self.waits = False  # for its job, or for a future
         self.spent_seconds = 0.0
         self.failure: Exception | None = None  # of a job, to be told to the steps
-        self._done = done
+        self._done: Callable[[Any, Exception | None], None] | None = done
 
     def cancel(self) -> None:
         """Let go of it where it stands."""
-        steps, self.steps = self.steps, None
+        steps, self.steps, self._done = self.steps, None, None
         if steps is not None:
             self._slices.forget(self)
             if not self.is_running:  # a step may end itself, and then is the last
                 steps.close()
 
     def finish(self, result: Any, failure: Exception | None) -> None:
-        self.steps = None
-        self._done(result, failure)
+        done, self.steps, self._done = self._done, None, None
+        assert done is not None
+        done(result, failure)
 
 
 class Slices:
