@@ -8,10 +8,10 @@ import struct
 import pytest
 
 import ottla.testing
-from ottla.broker import dispatch
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import Context
 from ottla.broker.handlers import describe_cluster
+from ottla.broker.loop import slices
 from ottla.broker.loop.loop import Loop
 from ottla.broker.loop.slices import Slices, Steps
 from ottla.wire.messages.api_versions import ApiVersionsResponse
@@ -46,7 +46,7 @@ def test_a_bug_closes_one_connection(monkeypatch: pytest.MonkeyPatch, handler: o
 
 
 def test_a_large_request_is_taken_out_of_shared_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "AT_ONCE_SECONDS", -1.0)  # the machine was busy elsewhere for longer than that
+    monkeypatch.setattr(slices, "AT_ONCE_SECONDS", -1.0)  # the machine was busy elsewhere for longer than that
     memory = bytearray(b"asked")
     answers: list[bytes] = []
 
@@ -56,7 +56,7 @@ def test_a_large_request_is_taken_out_of_shared_memory_at_once(monkeypatch: pyte
         return request
 
     loop = Loop()
-    dispatch.run_steps(Slices(loop), steps(), lambda answer, _failure: answers.append(answer))
+    Slices(loop).run(steps(), lambda answer, _failure: answers.append(answer))
     memory[:] = b"other"  # somebody else's, which came next
     while not answers:
         loop.run_once()

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.broker.config.layers import BrokerSettings
+from ottla.broker.loop import slices
 from ottla.broker.loop.loop import Loop
 from ottla.broker.network.peer import PeerLost
 from ottla.broker.replication.fetcher import Fetcher, FetchSettings
@@ -238,6 +239,35 @@ def test_quiet_partitions_are_not_named_again() -> None:
         each.partition for request in world.requests[before:] for topic in request.topics for each in topic.partitions
     ]
     assert named == [7]
+    world.assert_equal()
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_large_answer_is_taken_in_slices(monkeypatch: pytest.MonkeyPatch, is_cut: bool) -> None:
+    """The first record of a partition makes its folder, and to cut a log is to wait for the disk."""
+    world = World(partitions=20)
+    world.lead()
+    world.run(0.1)
+    for leader, follower in zip(world.leaders, world.followers, strict=True):
+        if is_cut:
+            follower.log.append(batch := build_batch([b"b", b"c"], timestamp=1), read_header(batch), 0, 1)
+            follower.machine.copied(follower.log.end_offset, 0)
+        leader.log.append(batch := build_batch([b"a"], timestamp=1), read_header(batch), 1, 1)
+        leader.machine.appended(leader.log.end_offset)
+    monkeypatch.setattr(slices, "AT_ONCE_SECONDS", -1.0)
+    monkeypatch.setattr(slices, "MOST_STEPS", 1)
+    rounds: list[int] = []
+    run_once = world.loop.run_once
+
+    def counting() -> None:
+        before = [follower.log.end_offset for follower in world.followers]
+        run_once()
+        rounds.append(sum(was != now.log.end_offset for was, now in zip(before, world.followers, strict=True)))
+
+    monkeypatch.setattr(world.loop, "run_once", counting)
+    world.lead(epoch=2, partition_epoch=1)
+    world.run(2.0)
+    assert max(rounds) <= 2  # one at once, and one in a slice
     world.assert_equal()
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker import dispatch
 from ottla.broker.controller import applier, topics
 from ottla.broker.handlers import metadata
 from ottla.broker.loop import slices
@@ -35,7 +34,7 @@ TWICE = {"create": ErrorCode.TOPIC_ALREADY_EXISTS, "delete": ErrorCode.UNKNOWN_T
 @pytest.fixture(autouse=True)
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slices, "MOST_STEPS", 1)
-    monkeypatch.setattr(dispatch, "AT_ONCE_SECONDS", -1.0)
+    monkeypatch.setattr(slices, "AT_ONCE_SECONDS", -1.0)
     monkeypatch.setattr(applier, "PARTITIONS_A_STEP", 2)
     monkeypatch.setattr(metadata, "PARTITIONS_A_STEP", 1)
 

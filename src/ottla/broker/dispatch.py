@@ -19,7 +19,7 @@ from ottla.broker.access.authorizer import NotAuthorized, Principal, check
 from ottla.broker.access.permissions import Permissions
 from ottla.broker.api_table import BY_KEY, Route
 from ottla.broker.controller.forwarding import at_controller
-from ottla.broker.loop.slices import Slices, Steps
+from ottla.broker.loop.slices import Slices, Steps, begin
 from ottla.broker.network.connection import Slot
 from ottla.broker.quotas.quotas import REQUEST_PERCENTAGE
 from ottla.wire import apis
@@ -46,7 +46,6 @@ PRODUCE_KEY = apis.PRODUCE.key
 MOST_FRAME_BYTES = 16 << 20  # of a request without records
 STEPS_FROM_BYTES = 1 << 14  # larger ones are read in steps
 COPIED_AT_ONCE_BYTES = 1 << 20
-AT_ONCE_SECONDS = 0.002  # what takes no longer is not cut in slices
 
 
 class Handler(Protocol):
@@ -123,7 +122,7 @@ class Context(Slot):
                 return
         if self.writes_in_steps:
             steps = encode_response_in_steps(header.correlation_id, response, header.version)
-            run_steps(self.slices, steps, self._written)
+            self.slices.run(steps, self._written)
             return
         try:
             parts = encode_response(header.correlation_id, response, header.version)
@@ -332,33 +331,20 @@ def answer_in_steps(broker: Broker, context: Context, steps: Steps) -> None:
             broker.report_bug(context.header)
             connection.close("the broker failed")
 
-    run_steps(context.slices, steps, done, context)
+    _run_steps(steps, done, context)
 
 
-def run_steps(
-    slices: Slices, steps: Steps, done: Callable[[Any, Exception | None], None], context: Context | None = None
-) -> None:
+def _run_steps(steps: Steps, done: Callable[[Any, Exception | None], None], context: Context) -> None:
     """Run steps for a moment, and what is left in slices, with the connection of `context` held meanwhile."""
+    slices = context.slices
     now = slices.loop.now
     started = now()
-    try:
-        job = next(steps)  # at least: the first takes the frame out of the memory that the next one comes into
-        while job is None and now() - started < AT_ONCE_SECONDS:
-            job = next(steps)
-    except StopIteration as end:
-        if context is not None:
-            context.spent_seconds = now() - started
-            context.own_memory = None
-        done(end.value, None)
-        return
-    except Exception as failure:
-        done(None, failure)
-        return
-    if context is None:
-        slices.start(steps, done, job)
-        return
-    spent_seconds = now() - started
+    begun = begin(slices.loop, steps)  # the first step takes the frame out of the memory that the next one comes into
+    context.spent_seconds = spent_seconds = now() - started
     own_memory, context.own_memory = context.own_memory, None  # whose it is knows the context, too
+    if begun.is_over:
+        done(begun.result, begun.failure)
+        return
     if own_memory is not None:
         own_memory()
     connection = context.connection
@@ -370,5 +356,5 @@ def run_steps(
         connection.release()
         done(result, failure)
 
-    task = slices.start(steps, ended, job)
+    task = slices.start(steps, ended, begun.job)
     connection.call_when_closed(task.cancel)

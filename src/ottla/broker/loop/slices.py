@@ -17,6 +17,7 @@ SLICE_SECONDS = 0.004
 MOST_REPEATS = 100  # of names in a request, where each is answered at length
 MOST_REPEATED_GROUPS = 10  # the answer for each of which may be very large
 MOST_STEPS = 1000  # of a slice, where time stands still
+AT_ONCE_SECONDS = 0.002  # what takes no longer is not cut in slices
 MAPPED_AT_ONCE = 100  # items in a step, where each takes some microseconds
 
 T = TypeVar("T")
@@ -120,6 +121,14 @@ class Slices:
             self._call_soon()
         return task
 
+    def run(self, steps: Steps, done: Callable[[Any, Exception | None], None]) -> None:
+        """Run steps for a moment, and what is left in slices."""
+        begun = begin(self.loop, steps)
+        if begun.is_over:
+            done(begun.result, begun.failure)
+        else:
+            self.start(steps, done, begun.job)
+
     def forget(self, task: Task) -> None:
         if task in self._tasks:
             self._tasks.remove(task)
@@ -201,6 +210,30 @@ class Slices:
             if self._takes_turns:
                 self._tasks.append(task)
         self._call_soon()
+
+
+class Begun(NamedTuple):
+    """What became of the first steps of some work."""
+
+    is_over: bool
+    result: Any = None
+    failure: Exception | None = None
+    job: StepResult = None  # that the next step waits for
+
+
+def begin(loop: Loop, steps: Steps) -> Begun:
+    """Run steps for a moment; at least one."""
+    now = loop.now
+    started = now()
+    try:
+        job = next(steps)
+        while job is None and now() - started < AT_ONCE_SECONDS:
+            job = next(steps)
+    except StopIteration as end:
+        return Begun(is_over=True, result=end.value)
+    except Exception as failure:
+        return Begun(is_over=True, failure=failure)
+    return Begun(is_over=False, job=job)
 
 
 def parts_of(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

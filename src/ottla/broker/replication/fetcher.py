@@ -17,6 +17,7 @@ from typing import NamedTuple, cast
 from ottla.broker.events import Events
 from ottla.broker.fetch_sessions import INITIAL_EPOCH, LARGEST_EPOCH, NO_SESSION
 from ottla.broker.loop.loop import Loop, Timer
+from ottla.broker.loop.slices import Slices, Steps
 from ottla.broker.network.peer import Peer, PeerFailure
 from ottla.log.errors import LogError
 from ottla.replica.follower import EPOCH_ERRORS, Answer, BackOff, Copy, Follower, RestartAt, State, Truncate
@@ -103,6 +104,7 @@ class Fetcher:
         self._session_id, self._session_epoch = NO_SESSION, INITIAL_EPOCH
         self._in_session_count = 0  # of the partitions
         self._is_asking = False
+        self._slices = Slices(loop)  # in which answers are taken
         self._syncing: dict[Followed, None] = {}  # whose records are on their way to the disk
         self._failures = 0  # of requests, since the last answer
         self._timer: Timer | None = None  # of the pause after one
@@ -142,6 +144,7 @@ class Fetcher:
 
     def stop(self) -> None:
         self._is_stopped = True
+        self._slices.cancel_all()
         if self._timer is not None:
             self._timer.cancel()
         for followed in list(self._followed.values()):
@@ -273,11 +276,20 @@ class Fetcher:
         self._failures = 0
         self._session_id = response.session_id
         self._session_epoch = _next_epoch(self._session_epoch) if response.session_id else INITIAL_EPOCH
+        self._is_asking = True  # until all that came is taken
+        self._slices.run(self._taking(response), self._took)
+
+    def _taking(self, response: FetchResponse) -> Steps:
+        """A partition a step: the first record of each makes a folder, and to cut a log is to wait for the disk."""
         for topic in response.responses:
             for data in topic.partitions:
                 followed = self._followed.get((topic.topic_id, data.partition_index))
                 if followed is not None and followed.is_in_session:
                     self._take_safely(followed, data)
+                    yield None
+
+    def _took(self, _result: object, _failure: Exception | None) -> None:
+        self._is_asking = False
         self._call()
 
     def _failed(self, reason: str, *, is_session: bool = False) -> None:
