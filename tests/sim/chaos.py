@@ -99,8 +99,10 @@ class Chaos:
         self._start_later(broker, self._random.uniform(0, 2 * MOST_DOWN_SECONDS))
 
     def _start_later(self, broker: BrokerMachine, seconds: float | None = None) -> None:
+        """Unless the faults end before: that starts all of them."""
         seconds = self._random.uniform(0, MOST_DOWN_SECONDS) if seconds is None else seconds
-        self._simulation.timeline.after(seconds, broker.start)
+        was_over = self._is_over
+        self._simulation.timeline.after(seconds, lambda: broker.start() if self._is_over == was_over else None)
 
     def _pause(self, broker: BrokerMachine) -> None:
         broker.pause(self._random.uniform(0, MOST_PAUSE_SECONDS))

@@ -2,7 +2,7 @@
 
 Small, so that many seeds can be run: the mistakes that can be made with in-sync sets need much chance to show. Whenever
 the controller decides on one, or has just done so, its answer may not come, the copies of a follower may stop, and the
-leader may be gone before it knows.
+leader may be gone before it knows. Or the one that is to join loses what it had, before that is decided.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ class Ambushes(ClusterChaos):
         self._faults = [self._fall_behind, self._fall_behind, self._fall_behind, self._kill]
         if not brokers[0].syncs:
             self._faults += [self._forget_unseen, self._forget_unseen, self._lose_memory]
+            simulation.checks.append(self._look_at_proposals)
+        self._is_deceiving = False
 
     def _fall_behind(self, broker: BrokerMachine) -> None:
         """One of the others gives it nothing for a while."""
@@ -79,6 +81,61 @@ class Ambushes(ClusterChaos):
         broker.lose_power()
         self._start_later(broker, 0.0)
         self._simulation.timeline.after(self._random.uniform(0.6, seconds), lambda: self._kill(leader))
+
+    def _look_at_proposals(self, machine: Machine) -> None:
+        """Somebody is proposed to join, and all others have what it may lose."""
+        if self._is_over or self._is_deceiving or not isinstance(machine, BrokerMachine) or not machine.is_serving:
+            return
+        for topic in machine.broker.topics.by_name.values():
+            for partition in topic.partitions:
+                joining = (partition.machine.proposed or frozenset()) - partition.machine.in_sync
+                if joining and self._random.random() < 0.5:
+                    follower = self._brokers[min(joining) - 1]
+                    self._is_deceiving = True
+                    self._simulation.timeline.after(0, lambda: self._deceive(machine, follower))  # noqa: B023
+                    return
+
+    def _is_one_of_many(self, broker: BrokerMachine) -> bool:
+        """Whether somebody else is in sync, too, wherever it is: then it may lose what it has."""
+        in_sync = [
+            partition.machine.in_sync
+            for each in self._brokers
+            if each.is_serving
+            for topic in each.broker.topics.by_name.values()
+            for partition in topic.partitions
+            if partition.is_leader
+        ]
+        return all(members - {broker.broker.node_id} for members in in_sync)
+
+    def _deceive(self, leader: BrokerMachine, follower: BrokerMachine) -> None:
+        """One that is to join loses what it had, and is back before the controller hears that it is to join."""
+        are_all_there = all(each.is_serving for each in self._brokers)
+        [*controllers] = (each for each in self._brokers if are_all_there and each.broker.membership.is_controller)
+        if self._is_over or controllers in ([], [leader], [follower]) or not self._is_one_of_many(follower):
+            self._is_deceiving = False
+            return
+        seconds = self._random.choice([self._random.uniform(0.01, 0.1), self._random.uniform(0.1, 0.8)])
+        self._block_ways([(leader, controllers[0])], seconds)
+        if self._random.random() < 0.5:
+            self._block_ways([(leader, follower)], seconds + 0.5)
+        else:  # the leader hears that the other is back, and asks again
+            network = self._simulation.network
+            for connection in network.connections(leader.address):
+                if controllers[0].address in (connection.near.host, connection.far.host):
+                    network.cut(connection)
+
+        def lose_power() -> None:  # when it is to join other partitions, too
+            if follower.is_up and self._is_one_of_many(follower):
+                follower.lose_power()
+                self._start_later(follower, 0.0)
+
+        self._simulation.timeline.after(self._random.uniform(0, 0.03), lose_power)
+
+        def end() -> None:
+            self._is_deceiving = False
+            self._kill(leader)
+
+        self._simulation.timeline.after(seconds + self._random.choice([0.01, self._random.uniform(0, 0.1)]), end)
 
 
 def run(seed: int) -> str:

@@ -9,11 +9,12 @@ from types import ModuleType
 
 import pytest
 
-from tests.sim import scenario_broker, scenario_cluster, scenario_growing
-from tests.sim.mistakes import MISTAKES, OF_CLUSTERS, OF_GROWING
+from tests.sim import scenario_broker, scenario_cluster, scenario_growing, scenario_in_sync
+from tests.sim.mistakes import MISTAKES, OF_CLUSTERS, OF_GROWING, OF_IN_SYNC
 
 SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", "100"))
 CLUSTER_SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", "60"))
+IN_SYNC_SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", "20"))
 GROWING_SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", "4"))
 STEPS = 10
 """In so many portions, that several processes can share."""
@@ -36,16 +37,23 @@ def test_nothing_committed_is_lost_whatever_happens_to_a_cluster(first: int) -> 
 
 
 @pytest.mark.parametrize("first", range(2))
+def test_nothing_committed_is_lost_whatever_happens_to_who_is_in_sync(first: int) -> None:
+    for seed in range(first, IN_SYNC_SEEDS, 2):
+        scenario_in_sync.run(seed)
+
+
+@pytest.mark.parametrize("first", range(2))
 def test_every_key_is_read_in_order_whatever_happens_while_its_topic_grows(first: int) -> None:
     for seed in range(first, GROWING_SEEDS, 2):
         scenario_growing.run(seed)
 
 
-@pytest.mark.parametrize("name", [*MISTAKES, *OF_CLUSTERS, *OF_GROWING])
+@pytest.mark.parametrize("name", [*MISTAKES, *OF_CLUSTERS, *OF_IN_SYNC, *OF_GROWING])
 def test_a_mistake_is_found(name: str) -> None:
     run = scenario_broker.run if name in MISTAKES else scenario_cluster.run
     run = scenario_growing.run if name in OF_GROWING else run
-    mistake, first = (MISTAKES | OF_CLUSTERS | OF_GROWING)[name], FIRST_SEEDS.get(name, 0)
+    run = scenario_in_sync.run if name in OF_IN_SYNC else run
+    mistake, first = (MISTAKES | OF_CLUSTERS | OF_IN_SYNC | OF_GROWING)[name], FIRST_SEEDS.get(name, 0)
     for seed in range(first, first + MOST_SEEDS):
         try:
             with mistake():  # planted anew: whether a seed finds it does not depend on those before

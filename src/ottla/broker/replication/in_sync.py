@@ -58,7 +58,11 @@ class Membership(Protocol):
 
 class Proposal(NamedTuple):
     partition: Partition
-    in_sync: frozenset[int]
+    in_sync: dict[int, int]
+    """By broker, the epoch of its registration when it had what it needs; -1: not known.
+
+    A broker that was started anew since may lack what it had, and must not be proposed for what it has no more.
+    """
     leader_epoch: int
     partition_epoch: int
 
@@ -83,7 +87,9 @@ class InSyncProposals:
         self._is_stopped = False
 
     def propose(self, partition: Partition, in_sync: frozenset[int]) -> None:
-        self._waiting[partition] = Proposal(partition, in_sync, partition.leader_epoch, partition.partition_epoch)
+        followers, own_epoch = partition.machine.followers, self._membership().broker_epoch
+        epochs = {each: followers[each].broker_epoch if each in followers else own_epoch for each in sorted(in_sync)}
+        self._waiting[partition] = Proposal(partition, epochs, partition.leader_epoch, partition.partition_epoch)
         self._call()
 
     def stop(self) -> None:
@@ -178,13 +184,7 @@ def _request(node_id: int, broker_epoch: int, proposals: list[Proposal]) -> Alte
     topics: dict[bytes, TopicData] = {}
     for proposal in proposals:
         partition = proposal.partition
-        followers = partition.machine.followers
-        states = [
-            BrokerState(
-                broker_id=each, broker_epoch=followers[each].broker_epoch if each in followers else broker_epoch
-            )
-            for each in sorted(proposal.in_sync)
-        ]
+        states = [BrokerState(broker_id=each, broker_epoch=epoch) for each, epoch in proposal.in_sync.items()]
         data = PartitionData(
             partition_index=partition.index,
             leader_epoch=proposal.leader_epoch,
