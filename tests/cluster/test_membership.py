@@ -11,6 +11,7 @@ from ottla.broker.controller import feed
 from ottla.config import ConfigError
 from ottla.controller import layout
 from ottla.controller.layout import NOBODY
+from ottla.controller.local_store import LocalStore
 from ottla.controller.memory_nodes import MemoryNodes
 from ottla.controller.store import CommitUncertain, Create, Delete, Operation, Put
 from ottla.wire.errors import ErrorCode
@@ -379,6 +380,26 @@ def test_a_running_broker_that_is_unregistered_takes_no_part_until_it_is_started
     brokers.start(2)
     brokers.in_sync()
     assert brokers[1].cluster.live == [1, 2, 3]
+
+
+def test_what_unregisters_a_broker_is_committed_together_however_much_changes_with_it(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or it would register again in between."""
+    brokers.create(1, "t", partitions=20)
+    brokers.in_sync()
+    monkeypatch.setattr(LocalStore, "max_commit_bytes", 1500)
+    commit, removing = MemoryNodes.commit, []
+
+    def note(nodes: MemoryNodes, operations: list[Operation], *, is_vital: bool = False) -> object:
+        removing.append([each.path for each in operations if isinstance(each, Delete)])
+        return commit(nodes, operations, is_vital=is_vital)
+
+    monkeypatch.setattr(MemoryNodes, "commit", note)
+    assert brokers.ask(3, UnregisterBrokerRequest(broker_id=2)).error_code == 0
+    brokers.wait(lambda: all(2 not in state.in_sync for state in brokers.states(1)))
+    assert [layout.broker_path(2), layout.broker_epoch_path(2)] in removing
+    assert len(removing) > 1
 
 
 def test_the_quorum_tells_how_far_each_broker_has_followed(brokers: Brokers) -> None:

@@ -15,7 +15,7 @@ from ottla.broker.controller.balance import Balance, BalanceSettings
 from ottla.broker.controller.bell import Bell
 from ottla.broker.controller.controller import Controller, Outcomes
 from ottla.broker.controller.liveness import Liveness
-from ottla.broker.controller.registration import Registration
+from ottla.broker.controller.registration import Registration, controllers_told
 from ottla.broker.controller.view import View
 from ottla.broker.events import Events
 from ottla.broker.loop.slices import Slices, Steps, Task, Waiting
@@ -111,7 +111,7 @@ class Membership:
         self._identity = identity
         self._loss = identity.loss
         self._first_broker_config = first_broker_config
-        self._settings = settings
+        self.settings = settings
         self._session_seconds = session_seconds
         self._slices = Slices(loop)
         self._life: Task | None = None
@@ -154,7 +154,7 @@ class Membership:
 
     def rules(self) -> RulesOf:
         """Of elections, as they are now."""
-        return rules_in(self.cluster, self._settings())
+        return rules_in(self.cluster, self.settings())
 
     # Starting and stopping
 
@@ -293,7 +293,7 @@ class Membership:
     def _up(self, controller: Controller, *, is_first: bool) -> InSteps[list[Change]]:
         return broker_up(
             controller.cluster,
-            rules_in(controller.cluster, self._settings()),
+            rules_in(controller.cluster, self.settings()),
             self.node_id,
             self._registration.epoch,
             self._identity.node(),
@@ -380,10 +380,15 @@ class Membership:
                 if answer is None:
                     return False  # there is another controller
                 if isinstance(answer, PeerFailure):
-                    if self._is_dead(answer):
-                        return True
+                    if isinstance(answer, PeerRefused):
+                        return True  # that is believed at once
                     self.store.look()
-                    yield from self._bell.wait(PAUSE_SECONDS / 2)
+                    if not self._is_silent:
+                        yield from self._bell.wait(PAUSE_SECONDS / 2)
+                    elif (yield from self._is_heard_by_others(found)):
+                        yield from self._bell.wait(PAUSE_SECONDS * 2)
+                    else:
+                        return True
                     continue
                 self._heard_at, self._known_at = self._loop.now(), asked_at
                 if answer.error_code == ErrorCode.STALE_BROKER_EPOCH:
@@ -444,9 +449,25 @@ class Membership:
                     return None
         return answers[0]
 
-    def _is_dead(self, failure: PeerFailure) -> bool:
-        """A port that is refused is believed at once, silence only after the time of a session."""
-        return isinstance(failure, PeerRefused) or self._loop.now() - self._heard_at >= self._session_seconds
+    @property
+    def _is_silent(self) -> bool:
+        """Whether nothing was heard of the controller for the time of a session."""
+        return self._loop.now() - self._heard_at >= self._session_seconds
+
+    def _is_heard_by_others(self, found: Found) -> Generator[Waiting, None, bool]:
+        """Whether it is only this broker that does not hear the controller, as far as it can know.
+
+        One that takes the office from somebody whom others hear would lose it to the next who hears nothing of it. One
+        that reaches nobody, though none is known to be dead, is cut off itself: the store will tell who is gone.
+        """
+        others = [
+            endpoint
+            for node_id, broker in self.cluster.brokers.items()  # also those that this one took for dead
+            if node_id not in (self.node_id, found.node_id)
+            and (endpoint := self._registration.endpoint_in(broker.node)) is not None
+        ]
+        told, are_all_there = yield from controllers_told(self._loop, others)
+        return found.node_id in told or not (told or are_all_there)
 
     def _note_up(self) -> None:
         known = self.cluster.brokers.get(self.node_id)

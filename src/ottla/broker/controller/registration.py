@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 
 from ottla.broker.controller.asking import committed, node_at
 from ottla.broker.events import Events
@@ -14,6 +14,7 @@ from ottla.config import ConfigError
 from ottla.controller.layout import BrokerNode, broker_epoch_path, broker_path, decode_broker, encode_broker
 from ottla.controller.store import Create, Delete, Node, NodeExists, NodeMissing, Operation, Store, VersionChanged
 from ottla.wire.messages.api_versions import ApiVersionsRequest
+from ottla.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 
 events = Events("ottla.broker")
 
@@ -41,6 +42,31 @@ def probe(loop: Loop, endpoint: Endpoint, done: Probed) -> Peer:
 
     peer.send(ApiVersionsRequest(), 0, answered)
     return peer
+
+
+def controllers_told(loop: Loop, endpoints: Sequence[Endpoint]) -> Generator[Waiting, None, tuple[list[int], bool]]:
+    """Who decides, as other brokers say (-1: one hears nobody); and whether each of them answers or is dead."""
+    settings = PeerSettings(connect_seconds=PROBE_SECONDS, request_seconds=PROBE_SECONDS)
+    peers = [Peer(loop, endpoint.host, endpoint.port, "probe", settings) for endpoint in endpoints]
+    answers: list[object] = []
+
+    def begin(finished: Finished) -> None:
+        def answered(answer: object) -> None:
+            answers.append(answer)
+            if len(answers) == len(peers):
+                finished(None)
+
+        for peer in peers:
+            peer.send(DescribeClusterRequest(include_cluster_authorized_operations=False), 0, answered)
+
+    try:
+        if peers:
+            yield Waiting(begin)
+    finally:
+        for peer in peers:
+            peer.close()
+    told = [answer.controller_id for answer in answers if isinstance(answer, DescribeClusterResponse)]
+    return told, all(isinstance(answer, DescribeClusterResponse | PeerRefused) for answer in answers)
 
 
 class Registration:

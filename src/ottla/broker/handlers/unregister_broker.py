@@ -36,7 +36,8 @@ def handle(broker: Broker, request: UnregisterBrokerRequest, context: Context) -
         if refusals:
             return []
         gone = yield from broker_down(cluster, broker.membership.rules(), node_id, is_registered=True)
-        return [*gone, ForgottenBroker(node_id)]
+        # With its node goes what it may register again by, in the same commit, however many the states are.
+        return [*gone[:1], ForgottenBroker(node_id), *gone[1:]]
 
     outcomes = yield from broker.controller.decided(decide)
     refusals += [refusal for _, refusal in outcomes if refusal is not None]
