@@ -9,7 +9,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ottla.controller.changes import BrokerDown, BrokerLeaving, BrokerUp, Change, ChangedStates, NewTopic
+from ottla.controller.changes import (
+    BrokerDown,
+    BrokerLeaving,
+    BrokerUp,
+    Change,
+    ChangedBrokerConfig,
+    ChangedStates,
+    ChangedTopicConfig,
+    NewTopic,
+)
 from ottla.controller.cluster import Cluster
 from ottla.controller.layout import NOBODY, BrokerNode, PartitionState, TopicNode, first_states
 from ottla.controller.leaders import (
@@ -24,6 +33,7 @@ from ottla.controller.leaders import (
     led_by,
     preferred_election,
     replicas_failed,
+    rules_changed,
     rules_in,
     settled,
     stamped,
@@ -411,3 +421,43 @@ def test_thousands_of_partitions_are_looked_at_in_steps() -> None:
         broker_up(known, rules_in(known), 1, 101, NODE),
     ):
         assert sum(1 for _ in steps) == 1001 // A_STEP
+
+
+# Other rules
+
+
+LEAST = "min.insync.replicas"
+UNCLEAN = "unclean.leader.election.enable"
+
+
+@pytest.mark.parametrize(
+    ("change", "eligible"),
+    [
+        (ChangedTopicConfig("t", {LEAST: "1"}), ()),
+        (ChangedTopicConfig("t", {LEAST: "2", "retention.ms": "5"}), (2, 3)),
+        (ChangedTopicConfig("t", {LEAST: "3"}), (2, 3)),
+        (ChangedTopicConfig("t", {}), ()),
+        (ChangedBrokerConfig(None, {LEAST: "3"}), (2, 3)),  # the topic has its own
+    ],
+)
+def test_who_left_is_eligible_no_more_when_its_leader_may_commit_without(change: Change, eligible: object) -> None:
+    known = cluster([(1, 2, 3)], min_insync_replicas="2")
+    known.states["t"] = [PartitionState(1, 5, (1,), eligible=(2, 3))]
+    for each in (2, 3):
+        known.replay(BrokerDown(each))
+    for decided in [change, *finished(rules_changed(known, Settings(), [change]))]:
+        known.replay(decided)
+    assert known.states["t"][0].eligible == eligible
+    assert known.states["t"][0].leader_epoch == 5
+
+
+@pytest.mark.parametrize(
+    "change", [ChangedTopicConfig("t", {UNCLEAN: "true"}), ChangedBrokerConfig(None, {UNCLEAN: "true"})]
+)
+def test_somebody_leads_when_that_is_allowed_though_it_lacks_records(change: Change) -> None:
+    known = cluster([(1, 2, 3)])
+    known.states["t"] = [PartitionState(NOBODY, 5, (1,))]
+    known.replay(BrokerDown(1))
+    [decided] = finished(rules_changed(known, Settings(), [change]))
+    assert isinstance(decided, ChangedStates)
+    assert decided.states["t"][0][:3] == (2, 6, (2,))

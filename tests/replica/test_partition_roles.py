@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 
 from ottla.log.errors import LogError, OutOfOrderSequence, StorageFailed
+from ottla.log.topic_config import TopicConfig
 from ottla.records.batch import read_header
 from ottla.records.build import build_batch
 from ottla.replica.errors import AppendRefused, NotLeader
@@ -153,6 +154,24 @@ def test_readers_are_told_when_the_high_watermark_moves_and_replicas_when_the_lo
     partition.follower_at(OTHER, 0, 1, 0)
     shell.end_round()
     assert (consumer.advances, replica.advances) == (1, 2)  # the replica learns of the high watermark
+
+
+def test_another_setting_of_the_topic_counts_at_once() -> None:
+    """Also where nothing can be written before it does."""
+    partition, shell = make()
+    apply(partition, HERE, 0, 0, [HERE])
+    partition.reconfigure(TopicConfig(min_insync_replicas=2))
+    with pytest.raises(AppendRefused):
+        produce(partition, Told(), "a")
+    consumer = Told()
+    partition.wait_for_records(consumer)
+    produce(partition, Told(), "b", LEADER_ACK)
+    shell.end_round()
+    assert consumer.advances == 0
+    partition.reconfigure(TopicConfig(min_insync_replicas=1))
+    shell.end_round()
+    assert consumer.advances == 1
+    produce(partition, Told(), "c")
 
 
 def test_readers_wait_for_the_disk_whoever_wrote() -> None:

@@ -7,10 +7,20 @@ the set while it had fewer members than `min.insync.replicas` asks for: nothing 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ottla.controller.changes import BrokerDown, BrokerLeaving, BrokerUp, Change, ChangedStates, FailedReplicas
+from ottla.controller.changes import (
+    BrokerDown,
+    BrokerLeaving,
+    BrokerUp,
+    Change,
+    ChangedBrokerConfig,
+    ChangedStates,
+    ChangedTopicConfig,
+    FailedReplicas,
+)
 from ottla.controller.cluster import Cluster
 from ottla.controller.layout import NOBODY, BrokerNode, PartitionState
 from ottla.controller.refusal import Refusal
@@ -168,12 +178,13 @@ def _settle(
     *,
     restarted: int | None = None,
     loss: Loss = Loss.NOTHING,
+    names: Iterable[str] | None = None,
 ) -> InSteps[list[Change]]:
-    """What changes with other brokers; `concerned`: only where this one is a replica."""
+    """What changes with other brokers or rules; `concerned`: only where this one is a replica, `names`: of topics."""
     changed: dict[str, dict[int, PartitionState]] = {}
     looked = 0
-    for name, topic in cluster.topics.items():
-        states = cluster.states[name]
+    for name in cluster.topics if names is None else names:
+        topic, states = cluster.topics[name], cluster.states[name]
         looked += len(states)
         if looked >= A_STEP:
             looked = 0
@@ -284,6 +295,32 @@ def replicas_failed(
                 if settled_state is not state:
                     changed.setdefault(name, {})[index] = settled_state
     return [FailedReplicas(node_id, after), *([stamped(cluster, changed)] if changed else [])]
+
+
+def rules_changed(cluster: Cluster, settings: Settings, changes: Iterable[Change]) -> InSteps[list[Change]]:
+    """What follows from other settings of topics, or of all brokers; it goes to the store with them.
+
+    A leader that may commit with fewer replicas from now on has more than those who left before: they are eligible no
+    more, also if the setting is soon as it was. Where an unclean election is allowed now, somebody leads.
+    """
+    after = copy.copy(cluster)
+    after.topic_configs, after.broker_configs = dict(cluster.topic_configs), dict(cluster.broker_configs)
+    names: Iterable[str] = []
+    for change in changes:
+        if isinstance(change, ChangedTopicConfig):
+            after.topic_configs[change.name] = change.texts
+            names = [*names, change.name]
+        elif isinstance(change, ChangedBrokerConfig) and change.node_id is None:
+            after.broker_configs[None] = change.texts
+            names = cluster.topics
+    differing = [
+        name
+        for name in names
+        if any(cluster.topic_setting(name, key) != after.topic_setting(name, key) for key in (MIN_IN_SYNC, UNCLEAN))
+    ]
+    yield
+    live, usable = set(cluster.live), set(cluster.usable)
+    return (yield from _settle(after, rules_in(after, settings), live, usable, names=differing))
 
 
 def led_by(cluster: Cluster, node_id: int) -> Iterator[tuple[str, int]]:

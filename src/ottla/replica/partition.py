@@ -14,6 +14,7 @@ from ottla.log.aborted import AbortedTransaction
 from ottla.log.errors import LogError, OffsetOutOfRange
 from ottla.log.files import FileRange
 from ottla.log.log import Log
+from ottla.log.topic_config import TopicConfig
 from ottla.replica.acknowledgements import NEVER, Acknowledgements, Called, CommitWaiter
 from ottla.replica.divergence import divergence_of_consumer, divergence_of_replica
 from ottla.replica.errors import (
@@ -286,7 +287,13 @@ class Partition:
         if machine.unstable_offset is not None or producers.ongoing or producers.unreplicated:
             machine.transactions_from(log.producers.first_unstable_offset)
 
-    def _configured(self) -> None:
+    def reconfigure(self, config: TopicConfig) -> None:
+        """Obey other settings of the topic from now on."""
+        if self.log.config is not config:
+            self.log.reconfigure(config)
+            self._bring_about(self._configured())
+
+    def _configured(self) -> Effects:
         """How many records may be acknowledged before they are on the disk, as the broker and the topic say."""
         config = self._config = self.log.config
         unsynced_records = UNLIMITED
@@ -297,7 +304,7 @@ class Partition:
         self._asks_disk = config.has_flush_limits or not unsynced_records
         self.writer.most_gathered_bytes = min(MOST_GATHERED_BYTES, config.segment_bytes)
         self.machine.min_in_sync = config.min_insync_replicas
-        self.machine.durability(unsynced_records)
+        return self.machine.durability(unsynced_records)
 
     def is_committed(self, end_offset: int) -> bool:
         """Whether all below an offset is kept as the replicas and the durability ask."""

@@ -17,7 +17,9 @@ from ottla.config import ConfigError, resolve, text_of
 from ottla.controller.changes import Change, ChangedBrokerConfig, ChangedGroupConfig, ChangedTopicConfig
 from ottla.controller.configs import Asked, ResourceType, changed, check_asked, check_count
 from ottla.controller.configs import Change as SettingChange
+from ottla.controller.leaders import rules_changed
 from ottla.controller.refusal import Refusal
+from ottla.controller.steps import InSteps
 from ottla.controller.topic_names import check_name
 from ottla.controller.topics import check_configs
 from ottla.log.topic_config import TOPIC_SETTINGS
@@ -106,7 +108,7 @@ def _change_some(
     outcomes: list[Refusal | None] = [None] * len(asked)
     places: list[int] = []  # in `asked`, of those that are found good
 
-    def decide() -> list[Change]:
+    def decide() -> InSteps[list[Change]]:
         decisions: list[Change] = []
         for place, change in enumerate(asked):
             try:
@@ -116,10 +118,13 @@ def _change_some(
                 places.append(place)
             except Refusal as refusal:
                 outcomes[place] = refusal.bare
-        return [] if validate_only else decisions
+        if validate_only:
+            return []
+        states = yield from rules_changed(broker.controller.cluster, broker.membership.settings(), decisions)
+        return [*decisions, *states]
 
     made = yield from broker.controller.decided(decide)
-    for place, (_, refusal) in zip(places, made, strict=not validate_only):
+    for place, (_, refusal) in zip(places, made, strict=False):  # of the states nobody asked
         outcomes[place] = refusal
     return outcomes
 

@@ -437,8 +437,7 @@ class Applier:
             config = self._topic_config(topic.overrides)
             for part in parts_of(topic.partitions, PARTITIONS_A_STEP):
                 for partition in part:
-                    if partition.log.config is not config:
-                        partition.log.reconfigure(config)
+                    partition.reconfigure(config)
                 if len(part) == PARTITIONS_A_STEP:
                     yield None
             if number % TOPICS_A_STEP == TOPICS_A_STEP - 1:
