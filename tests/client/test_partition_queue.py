@@ -318,3 +318,16 @@ def test_small_additions_fill_one_batch() -> None:
     queue.add(chunk_of([b"z"]), range(1), 20, limit_bytes=100, deadline=FAR)
     assert [one.count for one in queue.waiting] == [1]
     assert batch.count == 6
+
+
+def test_a_record_that_comes_late_is_not_given_up_with_those_that_came_long_before() -> None:
+    """Nobody leads the partition, and what waits takes more."""
+    queue = PartitionQueue("t", 0, IDENTITY)
+    for opened_at in (0.0, 0.5, 8.0):
+        chunk = chunk_of([b"%d" % opened_at])
+        chunk.opened_at = opened_at
+        queue.add(chunk, range(1), 10, limit_bytes=1000, deadline=opened_at + 10)
+    assert [batch.count for batch in queue.waiting] == [2, 1]
+    assert [batch.count for batch, _ in queue.expire(10.0)] == [2]
+    assert not queue.expire(17.0)
+    assert len(queue.expire(18.0)) == 1

@@ -342,6 +342,33 @@ def test_send_many_waits_for_room_no_longer_than_it_may() -> None:
         world.run(main())
 
 
+def test_send_many_does_not_wait_for_another_topic_in_trouble_when_there_is_room() -> None:
+    with World() as world:
+        for name in ("stuck", "t"):
+            world.create_topic(name)
+        stuck_id = world.broker.topics.by_name["stuck"].topic_id
+        world.faults.error(
+            "Produce", "NOT_LEADER_OR_FOLLOWER", times=1_000_000,
+            when=lambda request: any(topic.topic_id == stuck_id for topic in request.topic_data),
+        )  # fmt: skip
+
+        async def main() -> None:
+            producer = aio.Producer(world.bootstrap, buffer_bytes=1_000, linger_ms=0, max_block_ms=20_000)
+            await producer.open()
+            producer.send("stuck", bytes(900))
+            await asyncio.sleep(0.1)
+            first = asyncio.ensure_future(producer.send_many("t", [bytes(500)]))
+            await asyncio.sleep(0)
+            started = world.now()
+            await producer.send_many("t", [b"x"])
+            assert world.now() - started < 5
+            await first
+            with pytest.raises(DeliveryFailed):
+                await producer.close(1)
+
+        world.run(main())
+
+
 def test_a_topic_that_is_deleted_holds_nothing_up() -> None:
     with World(settings={"auto.create.topics.enable": "false"}) as world:
         for name in ("t", "gone"):

@@ -49,6 +49,8 @@ class Buffer:
         self._closed: deque[Chunk] = deque()
         self._alive: dict[Chunk, None] = {}
         self._room = threading.Condition(self.lock)
+        self._wanting: list[Callable[[], object]] = []
+        """To be called, in the sender's thread, when there is room."""
         _buffers.add(self)
 
     @property
@@ -60,6 +62,14 @@ class Buffer:
         with self._room:
             if not self._room.wait_for(lambda: self.has_room or self.refusal is not None, timeout_seconds):
                 raise self.full()
+
+    def call_when_roomy(self, fire: Callable[[], object]) -> bool:
+        """False, and no call will come, if there is room already, or nothing is taken at all."""
+        with self.lock:
+            if self.has_room or self.refusal is not None:
+                return False
+            self._wanting.append(fire)
+            return True
 
     def full(self) -> BufferFull:
         return BufferFull(f"{self.used_bytes:,} bytes are not acknowledged yet, and {self.limit_bytes:,} is the limit")
@@ -168,8 +178,12 @@ class Buffer:
         """So many bytes are acknowledged, or given up."""
         with self._room:
             self.used_bytes -= size_bytes
-            if self.has_room:
-                self._room.notify_all()
+            if not self.has_room:
+                return
+            self._room.notify_all()
+            wanting, self._wanting = self._wanting, []
+        for fire in wanting:
+            fire()
 
     def refuse(self, reason: Exception | None) -> None:
         """From now on nothing is taken; None: it is again."""
@@ -178,6 +192,9 @@ class Buffer:
                 self._close(chunk)
             self.refusal = reason
             self._room.notify_all()
+            wanting, self._wanting = self._wanting, []
+        for fire in wanting:
+            fire()
 
 
 def _again(refusal: Exception) -> Exception:
@@ -187,14 +204,24 @@ def _again(refusal: Exception) -> Exception:
 
 async def settled(chunk: Chunk) -> None:
     """When all records of the chunk are decided. On the sender's loop."""
-    loop = asyncio.get_running_loop()
-    done = loop.create_future()
+    await _called(chunk.call_when_done)
+
+
+async def roomy(buffer: Buffer) -> None:
+    """When there is room, or nothing is taken. On the sender's loop."""
+    while not buffer.has_room and buffer.refusal is None:
+        await _called(buffer.call_when_roomy)
+
+
+async def _called(call: Callable[[Callable[[], object]], bool]) -> None:
+    """When a function is called, if it will be."""
+    done = asyncio.get_running_loop().create_future()
 
     def finish() -> None:
         if not done.done():
             done.set_result(None)
 
-    if chunk.call_when_done(finish):
+    if call(finish):
         await done
 
 

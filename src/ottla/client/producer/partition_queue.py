@@ -28,6 +28,8 @@ from ottla.records.batch import NO_SEQUENCE, add_to_sequence
 from ottla.wire.errors import ErrorCode
 
 HIGHEST_EPOCH = 32767
+MOST_TIME_SHARED = 0.1
+"""Of the time that a record has: so much older the first of its batch may be."""
 Decided = list[tuple[Batch, Outcome]]
 
 
@@ -60,7 +62,9 @@ class PartitionQueue:
     def add(self, chunk: Chunk, indexes: Indexes, size_bytes: int, limit_bytes: int, deadline: float) -> None:
         """Behind all others: into the last batch where there is room, else into one of their own."""
         last = self.waiting[-1] if self.waiting else None
-        if last is None or last.is_sealed or last.size_bytes + size_bytes > limit_bytes:
+        # Who comes late is not given up with those who came long before: each has most of its time.
+        latest = deadline - (deadline - chunk.opened_at) * MOST_TIME_SHARED
+        if last is None or last.is_sealed or last.size_bytes + size_bytes > limit_bytes or last.deadline < latest:
             last = Batch(self, deadline)
             self.waiting.append(last)
         last.add(chunk, indexes, size_bytes)

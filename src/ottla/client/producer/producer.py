@@ -21,7 +21,7 @@ from ottla.client.errors import (
 from ottla.client.group.offsets import TopicPartition
 from ottla.client.network.cluster import ClientOptions, Cluster
 from ottla.client.producer.batch import ANONYMOUS, Encoding, Identity
-from ottla.client.producer.buffer import Buffer, settled
+from ottla.client.producer.buffer import Buffer, roomy, settled
 from ottla.client.producer.buffer_pool import BufferPool
 from ottla.client.producer.chunk import Chunk, Copied
 from ottla.client.producer.delivery import Deliveries
@@ -367,8 +367,7 @@ class Producer(Sending):
         """Wait for room in the buffer as those do who block."""
         try:
             async with asyncio.timeout(self.max_block_ms / 1000):
-                while not self._buffer.has_room:
-                    await settled(min(self._buffer.unsettled(), key=lambda chunk: chunk.opened_at))
+                await roomy(self._buffer)
         except TimeoutError:
             raise self._buffer.full() from None
 
