@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Iterator
@@ -199,3 +200,108 @@ def test_a_registry_that_is_not_there_is_said_plainly() -> None:
     write = serde.Serializers(None, AvroSerializer(SchemaRegistry("http://127.0.0.1:1"), ORDER))
     with pytest.raises(RegistryError, match="cannot be reached"):
         write("orders", {"count": 1}, None)
+
+
+class Away:
+    """A deserializer whose registry is not there for a while."""
+
+    def __init__(self) -> None:
+        self.is_away = True
+
+    def __call__(self, data: bytes) -> str:
+        if self.is_away and data.startswith(b"needs it"):
+            raise RegistryError("the registry cannot be reached", is_retriable=True)
+        return data.decode()
+
+
+def test_a_registry_that_is_away_is_no_fault_of_a_record() -> None:
+    """It is raised each time, hides nothing that comes before it, and makes no dead letters of sound records."""
+    with World() as world:
+        world.create_topic("t", partitions=2)
+        world.create_topic("dead")
+        world.put("t", b"sound", partition=0)
+        world.put("t", b"sound too", b"needs it", partition=1)
+
+        async def main() -> None:
+            reads = Away()
+            seen: list[str] = []
+
+            async def handle(message: Any) -> None:
+                seen.append(message.value)
+                if len(seen) == 3:
+                    consumer.stop()
+
+            async with aio.Consumer(world.bootstrap, "t", group="g", value=reads) as consumer:
+                while len(seen) < 2:
+                    for batch in await consumer.poll(1_000):
+                        seen += [record.value for record in batch.records]
+                for _ in range(2):
+                    with pytest.raises(RegistryError):
+                        await consumer.poll(1_000)
+                with pytest.raises(RegistryError):
+                    await consumer.run(handle, dead_letter="dead")
+                reads.is_away = False
+                await consumer.run(handle, dead_letter="dead")
+            assert sorted(seen) == ["needs it", "sound", "sound too"]
+
+        world.run(main(), most_seconds=100)
+        assert not world.committed("dead")
+
+
+@pytest.mark.parametrize(("code", "is_retriable"), [(404, False), (422, False), (429, True), (500, True), (503, True)])
+def test_what_a_registry_refuses_may_pass_or_not(
+    registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch, code: int, is_retriable: bool
+) -> None:
+    monkeypatch.setattr(Registry, "do_GET", lambda self: self._answer(code, {}))
+    with pytest.raises(RegistryError) as refused:
+        registry.schema(1)
+    assert refused.value.is_retriable is is_retriable
+
+
+def test_what_answers_in_place_of_a_registry_is_said_plainly(
+    registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(handler: Registry) -> None:
+        handler.send_response(200)
+        handler.end_headers()
+        handler.wfile.write(b"<html>sign in</html>")
+
+    monkeypatch.setattr(Registry, "do_GET", answer)
+    with pytest.raises(RegistryError, match="no answer of a registry") as refused:
+        registry.schema(1)
+    assert refused.value.is_retriable
+
+
+def test_a_dead_letter_is_written_as_it_came_whatever_its_producer_serializes() -> None:
+    with World() as world:
+        world.create_topic("t")
+        world.create_topic("dead")
+        world.put("t", b"\xff\x00")
+
+        async def main() -> None:
+            async def handle(_: Any) -> None:
+                raise ValueError("never")
+
+            async with (
+                aio.Producer(world.bootstrap, value=serde.encode_json, key=serde.encode_json) as producer,
+                aio.Consumer(world.bootstrap, "t", group="g") as consumer,
+            ):
+                running = asyncio.ensure_future(consumer.run(handle, retries=0, dead_letter="dead", producer=producer))
+                while not world.committed("dead") and not running.done():
+                    await asyncio.sleep(0.1)
+                consumer.stop()
+                await running
+
+        world.run(main(), most_seconds=100)
+        assert [record.value for record in world.committed("dead")] == [b"\xff\x00"]
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [({"dead_leter": "x"}, TypeError), ({"retries": -1}, ValueError), ({"retries": "3"}, TypeError),
+     ({"dead_letter": "no topic"}, ValueError)],
+)  # fmt: skip
+def test_an_option_of_run_that_cannot_be_is_told(options: dict[str, Any], error: type[Exception]) -> None:
+    consumer = aio.Consumer("localhost:1", "t", group="g")
+    with pytest.raises(error, match=next(iter(options))):
+        consumer.recovery(options)  # type: ignore[arg-type]

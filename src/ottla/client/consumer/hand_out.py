@@ -29,6 +29,8 @@ def decode(deserializers: Deserializers, topic: str, partition: int, record: Rec
         part = "value"
         value = deserializers.value(topic, record.value)
     except Exception as error:
+        if isinstance(error, ClientError) and error.is_retriable:
+            raise  # a registry that is away, say: the record may be sound
         raise DeserializationFailed(topic, partition, record, part, error) from error
     return DecodedRecord(record, key, value)
 
@@ -129,7 +131,7 @@ def _fetched(out: HandOut, entry: Entry) -> tuple[Fetched, ClientError | None]:
         for record in sound.records:
             try:
                 records.append(decode(out.deserializers, data.topic, data.partition, record))
-            except DeserializationFailed as failed:
+            except ClientError as failed:
                 next_offset, error, entry.is_damaged = record.offset, failed, False
                 break
     return Fetched(data.topic, data.partition, records, next_offset, data.high_watermark), error

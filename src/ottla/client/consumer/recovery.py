@@ -6,13 +6,16 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Self, TypedDict
 
+from ottla.client.checks import check_numbers, why_no_topic
 from ottla.client.log import logger
 from ottla.client.message import Message
 from ottla.client.network.cluster import ClientOptions
 from ottla.client.producer.producer import Producer
+from ottla.client.serde.binding import Serialized
 from ottla.records.codec import Record
 
 LONGEST_BACKOFF_MS = 60_000
+LEAST = {"retries": 0, "backoff_ms": 0}
 
 
 class RecoveryOptions(TypedDict, total=False):
@@ -32,6 +35,7 @@ class Recovery:
         self, bootstrap: str | Sequence[str], client_options: ClientOptions, options: RecoveryOptions, *,
         is_transactional: bool,
     ) -> None:  # fmt: skip
+        _check(options)
         self._retries = options.get("retries", 3)
         self._backoff_ms = options.get("backoff_ms", 100)
         self._dead_letter = options.get("dead_letter")
@@ -77,10 +81,20 @@ class Recovery:
         ]
         sent = self.the_producer.send(
             self._dead_letter,
-            record.value,
-            key=record.key,
+            None if record.value is None else Serialized(record.value),
+            key=None if record.key is None else Serialized(record.key),
             headers=(*record.headers, *reason),
             timestamp_ms=record.timestamp if record.timestamp >= 0 else None,
         )
         if not self._is_transactional:  # else its transaction waits for it
             await sent
+
+
+def _check(options: RecoveryOptions) -> None:
+    unknown = sorted(set(options) - set(RecoveryOptions.__annotations__))
+    if unknown:
+        raise TypeError(f"run() has no option {unknown[0]!r}: it has {', '.join(RecoveryOptions.__annotations__)}")
+    check_numbers(dict(options), LEAST)
+    topic = options.get("dead_letter")
+    if topic is not None and (reason := why_no_topic(topic)):
+        raise ValueError(f"dead_letter: {reason}")

@@ -42,6 +42,12 @@ class _Bound:
         return found
 
 
+class Serialized(bytes):
+    """What no serializer is to see."""
+
+    __slots__ = ()
+
+
 class Serializers:
     """For a producer: a value and a key as they are given become those that are written."""
 
@@ -50,9 +56,9 @@ class Serializers:
         self._value = None if value is None else _Bound(value, "value")
 
     def __call__(self, topic: str, value: Any, key: Any) -> tuple[Any, Any]:
-        if self._value is not None and value is not None:
+        if self._value is not None and value is not None and type(value) is not Serialized:
             value = _encoded(self._value, topic, "value", value)
-        if self._key is not None and key is not None:
+        if self._key is not None and key is not None and type(key) is not Serialized:
             key = _encoded(self._key, topic, "key", key)
         return value, key
 

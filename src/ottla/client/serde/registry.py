@@ -6,6 +6,7 @@ Answers are kept: each schema is asked for once. A question blocks whoever asks,
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import struct
 import urllib.error
@@ -18,10 +19,16 @@ from ottla.client.errors import ClientError
 _HEAD = struct.Struct(">bi")
 MAGIC = 0
 _CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
+_MAY_PASS = (408, 429)
+_OWN_FAULT = 500
 
 
 class RegistryError(ClientError):
-    """The schema registry refuses, or cannot be reached."""
+    """The schema registry refuses, or cannot be reached: then it is retriable, and no record's fault."""
+
+    def __init__(self, sentence: str, *, is_retriable: bool = False) -> None:
+        super().__init__(sentence)
+        self.is_retriable = is_retriable
 
 
 class Reference(NamedTuple):
@@ -84,9 +91,14 @@ class SchemaRegistry:
         except urllib.error.HTTPError as error:
             with error:
                 reason = error.read().decode(errors="replace")
-            raise RegistryError(f"schema registry {self._url}: {error.code} for {path}: {reason}") from None
+            sentence = f"schema registry {self._url}: {error.code} for {path}: {reason}"
+            raise RegistryError(sentence, is_retriable=error.code in _MAY_PASS or error.code >= _OWN_FAULT) from None
         except OSError as error:
-            raise RegistryError(f"schema registry {self._url} cannot be reached: {error}") from error
+            sentence = f"schema registry {self._url} cannot be reached: {error}"
+            raise RegistryError(sentence, is_retriable=True) from error
+        except (ValueError, http.client.HTTPException) as error:
+            sentence = f"schema registry {self._url}: no answer of a registry for {path}: {error!r}"
+            raise RegistryError(sentence, is_retriable=True) from error
 
 
 def _path(subject: str) -> str:
