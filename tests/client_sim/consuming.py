@@ -74,6 +74,11 @@ class History:
             self.seen[partition].add(record.offset)
             self.count += 1
 
+    def check_new(self, partition: int, offsets: list[int]) -> None:
+        """Nobody was given any of these before."""
+        twice = self.seen[partition].intersection(offsets)
+        assert not twice, f"{partition}@{sorted(twice)} came twice\n{self._world.trace()}"
+
     def finish(self, partition: int, offsets: list[int]) -> None:
         self.finished[partition].update(offsets)
 

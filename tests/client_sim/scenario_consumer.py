@@ -1,7 +1,8 @@
 """A group of consumers on a bad network: nothing hidden, nothing lost, nothing committed that was not finished.
 
 Users read in every way, stop in the middle, pause, cancel, are slow, fail and come back; brokers crash; transactions
-were committed and aborted in what they read. Each keeps its own order.
+were committed and aborted in what they read. Each keeps its own order. At most once, nothing comes twice, as long as no
+user goes back.
 """
 
 from __future__ import annotations
@@ -104,10 +105,12 @@ class User:
         return aio.Consumer(self._world.bootstrap, TOPIC, group=GROUP, **self._options)
 
     async def _do_something(self, consumer: aio.Consumer) -> None:
-        ways = (
-            self._poll, self._read_messages, self._read_batches, self._run, self._pause, self._dawdle, self._commit,
-            self._go_back, self._resubscribe,
-        )  # fmt: skip
+        ways = [
+            self._poll, self._read_messages, self._read_batches, self._pause, self._dawdle, self._commit,
+            self._resubscribe,
+        ]  # fmt: skip
+        if not self._is_at_most_once:
+            ways += [self._run, self._go_back]
         try:
             async with asyncio.timeout(self._random.choice([0.001, 0.05, 0.5, 3])):
                 await self._random.choice(ways)(consumer)
@@ -122,9 +125,15 @@ class User:
             self._history.finish(partition, offsets)
         self._in_hand.clear()
 
+    @property
+    def _is_at_most_once(self) -> bool:
+        return bool(self._options["delivery"] == "at-most-once")
+
     def _take(self, partition: int, records: list[Any]) -> None:
         offsets = [record.offset for record in records]
         assert offsets == sorted(offsets)
+        if self._is_at_most_once:
+            self._history.check_new(partition, offsets)
         self._history.give(partition, records)
         self._in_hand.append((partition, offsets))
 

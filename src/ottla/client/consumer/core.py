@@ -316,6 +316,8 @@ class ConsumerCore:
                 for entry in entries
                 if entry.end is not None and entry.end > entry.start
             }
+            for entry in entries:
+                entry.place.ahead = entry.end or NOWHERE
             task = asyncio.create_task(self._committer.commit(offsets))
             task.add_done_callback(lambda one: one.cancelled() or one.exception())  # perhaps nobody will ask
             self._committing = task, entries
@@ -323,6 +325,9 @@ class ConsumerCore:
         if not await is_over(task, deadline):
             return []
         self._committing = None
+        if task.exception() is not None:
+            for entry in entries:
+                entry.place.ahead = NOWHERE
         entries = self._still_next(entries)
         if entries:  # else it does not matter what became of it
             task.result()
@@ -472,7 +477,7 @@ class ConsumerCore:
         return GroupOffsets(
             self.membership,
             {
-                one: place.to_be_committed(place.position)
+                one: place.to_be_committed(place.out_to)
                 for one, place in list(self.positions.items())
                 if place.is_ready and self._is_own(one)
             },

@@ -57,7 +57,7 @@ _AFTER = {
 
 class PartitionPosition:
     __slots__ = (
-        "_asked_epoch", "_in_hand", "began", "committed", "epoch", "fetch_offset", "fetched", "finished",
+        "_asked_epoch", "_in_hand", "ahead", "began", "committed", "epoch", "fetch_offset", "fetched", "finished",
         "high_watermark", "is_paused", "leader_epochs", "out_turn", "pause_seconds", "position", "resting_until",
         "status", "topic_id", "topic_partition", "trouble", "trouble_since", "turn",
     )  # fmt: skip
@@ -70,6 +70,8 @@ class PartitionPosition:
         self.epoch = 0
         """Grows when it goes on from elsewhere: what was asked for before is stale then."""
         self.position = self.finished = self.committed = self.began = NOWHERE
+        self.ahead = NOWHERE
+        """Up to where was committed before it was handed out."""
         self.fetch_offset = NOWHERE
         self.high_watermark = NOWHERE
         self.fetched: deque[FetchedData] = deque()
@@ -102,6 +104,12 @@ class PartitionPosition:
     def to_commit(self) -> int | None:
         """What is finished and not committed yet."""
         return None if self.finished in (NOWHERE, self.committed) else self.finished
+
+    @property
+    def out_to(self) -> int:
+        """Up to where records are handed out; at most once, up to where that was committed before, or is about to be:
+        a commit of less would bring the rest twice."""
+        return max(self.position, self.ahead)
 
     def to_be_committed(self, offset: int) -> Offset:
         """With the epoch of the record before, so that whoever goes on from there can see whether it is still there."""
@@ -142,6 +150,7 @@ class PartitionPosition:
         self._restart(offset)
         self.leader_epochs.begin()
         self.finished = self.position = offset
+        self.ahead = NOWHERE
 
     def _restart(self, offset: int) -> None:
         self.epoch += 1
