@@ -7,7 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ottla.coordinator.classic.group import ClassicGroup, State
+from ottla.coordinator.classic.generation import Generation, State
+from ottla.coordinator.classic.group import ClassicGroup
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_and_group_records import GroupMetadataKey
 from tests.coordinator.classic_members import GROUP, PARTITIONS, REBALANCE_MS, SESSION_MS, ClassicWorld, subscription
@@ -145,7 +146,7 @@ class ClassicGroupLife(RuleBasedStateMachine):
         if not isinstance(group, ClassicGroup) or group.state not in (State.STABLE, State.EMPTY):
             return None
         members = [(each.member_id, each.instance_id, each.assignment, each.client) for each in group.members.values()]
-        return group.state, group.state_since_ms, group.generation, group.protocol, group.leader_id, members
+        return group.state, group.current.since_ms, group.generation, group.protocol, group.leader_id, members
 
     @rule()
     def break_disk(self) -> None:
@@ -214,6 +215,14 @@ class ClassicGroupLife(RuleBasedStateMachine):
         assert watched <= set(group.members) | group.pending_members
         for member in group.members.values():
             assert member.member_id in watched or member.awaits_rebalance
+
+    @invariant()
+    @precondition(lambda self: GROUP in self.world.driver.machine.groups)
+    def what_lasts_is_what_the_log_says(self) -> None:
+        """Whatever a rebalance has come to."""
+        values = [value for key, value in self.world.driver.records() if isinstance(key, GroupMetadataKey)]
+        last = values[-1] if values else None
+        assert self.world.group.kept.record() == (Generation().record() if last is None else last)
 
     @invariant()
     def a_log_has_one_assignment_a_generation(self) -> None:

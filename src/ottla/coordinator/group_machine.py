@@ -7,7 +7,8 @@ import uuid
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
-from ottla.coordinator.classic.group import JOIN, SESSION, SYNC, ClassicGroup, State
+from ottla.coordinator.classic.generation import State
+from ottla.coordinator.classic.group import JOIN, SESSION, SYNC, ClassicGroup
 from ottla.coordinator.classic.join import Joiner, check_join, join
 from ottla.coordinator.classic.rebalance import join_time_over, prepare, refused_sync, session_over, sync_time_over
 from ottla.coordinator.classic.session import heartbeat, leave, left, sync

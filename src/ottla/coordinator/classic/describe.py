@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.coordinator.classic.group import ClassicGroup, State
+from ottla.coordinator.classic.generation import State
+from ottla.coordinator.classic.group import ClassicGroup
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from ottla.wire.texts import shortened

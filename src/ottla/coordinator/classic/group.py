@@ -1,51 +1,38 @@
 """A group of the classic protocol: its members meet in generations, and one of them shares out the work.
 
-What lasts is what the group's record holds, and it is kept when the leader has assigned. Who waits for an answer, who
-is pending (was given an id, and has not joined with it yet) and the generation that is being made are lost with the
-machine: members find out by their heartbeats, and join again.
+What lasts is what the group's record says (`kept`), and only replaying a record changes it. A rebalance works on a copy
+(`current`). When the leader has assigned, or nobody is left, a record of it is written, and it lasts. The copy is lost
+with the machine, and so is who waits for an answer, or is pending (was given an id, and has not joined with it yet):
+members find out by their heartbeats, and join again.
 """
 
 from __future__ import annotations
 
-import enum
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from ottla.coordinator.classic.member import ClassicMember, Protocols, member_of_record
+from ottla.coordinator.classic.generation import (
+    CONSUMER_PROTOCOL,
+    NO_TIME,
+    PREDECESSORS,
+    Generation,
+    State,
+    generation_of_record,
+)
+from ottla.coordinator.classic.member import ClassicMember, Protocols
 from ottla.coordinator.group import Committer, Group, OffsetToCommit
 from ottla.coordinator.held import HeldBack
 from ottla.coordinator.operation import Operation, Reply
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.consumer_protocol import decode_subscription
 from ottla.wire.messages.join_group import JoinGroupResponseMember
 from ottla.wire.messages.offset_and_group_records import GroupMetadataKey, GroupMetadataValue
-from ottla.wire.protocol_error import ProtocolError
 
-CONSUMER_PROTOCOL = "consumer"
 RECORD_VERSION = 3
-NO_TIME = -1
 MEMBER_BYTES = 40  # of a record, besides names, subscription and assignment
 
 # The kinds of its timers: their names go on with the group's id.
 SESSION = "classic session"  # and the member's id: it must give a sign of life, or join with the id it was given
 JOIN = "classic join"  # the members must have joined
 SYNC = "classic sync"  # and have fetched their assignments
-
-
-class State(enum.Enum):
-    """The life of a group; its values are the names that are listed and described."""
-
-    EMPTY = "Empty"
-    PREPARING = "PreparingRebalance"  # waits for its members to join
-    COMPLETING = "CompletingRebalance"  # waits for the leader's assignment
-    STABLE = "Stable"
-
-
-PREDECESSORS: dict[State, frozenset[State]] = {
-    State.PREPARING: frozenset({State.EMPTY, State.COMPLETING, State.STABLE}),
-    State.COMPLETING: frozenset({State.PREPARING}),
-}
-"""The states from which a rebalance is entered. Stable and empty last, and are entered by the replay of a record."""
 
 
 class FirstWait:
@@ -62,20 +49,42 @@ class ClassicGroup(Group):
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
-        self.state = State.EMPTY
-        self.state_since_ms = NO_TIME
-        self.generation = 0
-        self.protocol: str | None = None  # the one the members have agreed on
-        self.leader_id: str | None = None
-        self.members: dict[str, ClassicMember] = {}
-        self.static_members: dict[str, str] = {}  # member ids by instance id
+        self.kept = Generation()
+        self.current = self.kept  # or what a rebalance makes of it
         self.pending_members: set[str] = set()  # ids given out to those who have not joined with them yet
         self.pending_sync_members: set[str] = set()
         self.first_wait: FirstWait | None = None
         self.held: HeldBack | None = None  # partitions that its members do not have yet; None: to be found out
-        self._protocol_type = ""
-        self._supporters: Counter[str] = Counter()  # how many members can work with a protocol
-        self._topics: frozenset[str] | None = frozenset()
+
+    def forming(self) -> Generation:
+        """The generation that a rebalance changes: a copy of the one that lasts."""
+        if self.current is self.kept:
+            self.current = self.kept.copy()
+        return self.current
+
+    @property
+    def state(self) -> State:
+        return self.current.state
+
+    @property
+    def generation(self) -> int:
+        return self.current.number
+
+    @property
+    def protocol(self) -> str | None:
+        return self.current.protocol
+
+    @property
+    def leader_id(self) -> str | None:
+        return self.current.leader_id
+
+    @property
+    def members(self) -> Mapping[str, ClassicMember]:
+        return self.current.members
+
+    @property
+    def static_members(self) -> Mapping[str, str]:
+        return self.current.static_members
 
     # What is asked of any group
 
@@ -85,7 +94,7 @@ class ClassicGroup(Group):
 
     @property
     def protocol_type(self) -> str:
-        return self._protocol_type
+        return self.current.protocol_type
 
     @property
     def is_empty(self) -> bool:
@@ -96,28 +105,30 @@ class ClassicGroup(Group):
         return len(self.members)
 
     def check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        current = self.current
         if instance_id is not None:
-            known = self.static_members.get(instance_id)
+            known = current.static_members.get(instance_id)
             if known is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
             if known != member_id:
                 return ErrorCode.FENCED_INSTANCE_ID
-        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if member_id in current.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def check_commit(self, committer: Committer, offsets: Sequence[OffsetToCommit]) -> ErrorCode:
         """Without a member's name only an empty group takes commits, except in transactions, which were older."""
         member_id, instance_id, generation, _, is_transactional = committer
-        if generation < 0 and self.state is State.EMPTY:
+        state = self.current.state
+        if generation < 0 and state is State.EMPTY:
             return ErrorCode.NONE
         if generation >= 0 or member_id or instance_id is not None:
             code = self.check_member(member_id, instance_id)
-            if code is ErrorCode.NONE and generation != self.generation:
+            if code is ErrorCode.NONE and generation != self.current.number:
                 code = ErrorCode.ILLEGAL_GENERATION
             if code is not ErrorCode.NONE:
                 return code
         elif not is_transactional:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if self.state is State.COMPLETING and not is_transactional:
+        if state is State.COMPLETING and not is_transactional:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
@@ -127,19 +138,21 @@ class ClassicGroup(Group):
     @property
     def topics(self) -> frozenset[str]:
         """What its members read, as far as they say it in a way that is understood."""
-        return self._topics or frozenset()
+        return self.current.topics or frozenset()
 
     def is_subscribed_to(self, topic: str) -> bool:
-        if self._topics is None:  # it may be
-            return self._protocol_type == CONSUMER_PROTOCOL
-        return topic in self._topics
+        topics = self.current.topics
+        if topics is None:  # it may be
+            return self.protocol_type == CONSUMER_PROTOCOL
+        return topic in topics
 
     def offset_age_from_ms(self, commit_timestamp_ms: int) -> int | None:
-        if self._protocol_type:
-            if self.state is State.EMPTY:
-                return commit_timestamp_ms if self.state_since_ms == NO_TIME else self.state_since_ms
-            knows_topics = self._protocol_type == CONSUMER_PROTOCOL and self._topics is not None
-            return commit_timestamp_ms if knows_topics and self.state is State.STABLE else None
+        current = self.current
+        if current.protocol_type:
+            if current.state is State.EMPTY:
+                return commit_timestamp_ms if current.since_ms == NO_TIME else current.since_ms
+            knows_topics = current.protocol_type == CONSUMER_PROTOCOL and current.topics is not None
+            return commit_timestamp_ms if knows_topics and current.state is State.STABLE else None
         return commit_timestamp_ms
 
     def write_tombstones(self, operation: Operation) -> None:
@@ -165,7 +178,7 @@ class ClassicGroup(Group):
             self.watch(operation, member)
 
     def check_offset_delete(self) -> ErrorCode:
-        if self.state is State.EMPTY or self._protocol_type == CONSUMER_PROTOCOL:
+        if self.state is State.EMPTY or self.protocol_type == CONSUMER_PROTOCOL:
             return ErrorCode.NONE
         return ErrorCode.NON_EMPTY_GROUP  # nobody can tell what its members read
 
@@ -176,45 +189,20 @@ class ClassicGroup(Group):
     # Members
 
     def add(self, member: ClassicMember, protocol_type: str) -> None:
-        if not self.members:
-            self._protocol_type = protocol_type
-        self._put(member)
+        forming = self.forming()
+        if not forming.members:
+            forming.protocol_type = protocol_type
+        forming.put(member)
         self.pending_members.discard(member.member_id)
 
-    def _put(self, member: ClassicMember) -> None:
-        self.members[member.member_id] = member
-        if self.leader_id is None:
-            self.leader_id = member.member_id
-        if member.instance_id is not None:
-            self.static_members[member.instance_id] = member.member_id
-        self._supporters.update(_names(member.protocols))
-
     def remove(self, member_id: str) -> ClassicMember:
-        """Take a member out; if it led, another one does."""
-        member = self.members.pop(member_id)
-        if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
-            del self.static_members[member.instance_id]
-        self._supporters.subtract(_names(member.protocols))
         self.pending_sync_members.discard(member_id)
-        if self.leader_id == member_id:
-            self.leader_id = next(iter(self.members), None)
-        return member
+        return self.forming().remove(member_id)
 
-    def set_protocols(self, member: ClassicMember, protocols: Protocols) -> None:
-        self._supporters.subtract(_names(member.protocols))
-        member.protocols = list(protocols)
-        self._supporters.update(_names(member.protocols))
-
-    def replace_static(self, member: ClassicMember, new_id: str) -> None:
+    def replace_static(self, old_id: str, new_id: str) -> ClassicMember:
         """Let a static member go on under another id."""
-        assert member.instance_id is not None
-        members = list(self.members.values())
-        old_id, member.member_id = member.member_id, new_id
-        self.members = {each.member_id: each for each in members}
-        self.static_members[member.instance_id] = new_id
         self.pending_sync_members.discard(old_id)
-        if self.leader_id == old_id:
-            self.leader_id = new_id
+        return self.forming().rename_static(old_id, new_id)
 
     @property
     def joining_count(self) -> int:
@@ -228,67 +216,22 @@ class ClassicGroup(Group):
     def rebalance_timeout_ms(self) -> int:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
-    def elect_leader(self) -> bool:
-        """Let one who joined lead; whether there is one."""
-        if self.leader_id is None:
-            return False
-        if self.members[self.leader_id].join_reply is None:
-            joined = (member.member_id for member in self.members.values() if member.join_reply is not None)
-            self.leader_id = next(joined, self.leader_id)
-        return self.members[self.leader_id].join_reply is not None
-
-    # Protocols
-
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
         """Whether one who offers these could join."""
         if self.state is State.EMPTY:
             return bool(protocol_type and protocols)
-        if protocol_type != self._protocol_type:
-            return False
-        return any(self._supporters[name] == len(self.members) for name, _ in protocols)
-
-    def chosen_protocol(self) -> str:
-        """The one with the most votes among those that all members can work with."""
-        return self._elected((member.protocols for member in self.members.values()), self._supporters)
-
-    def chosen_protocol_with(self, changed: ClassicMember, offered: Protocols) -> str:
-        """The one that would be chosen if a member offered others than before."""
-        supporters = self._supporters.copy()
-        supporters.subtract(_names(changed.protocols))
-        supporters.update(_names(offered))
-        offers = (offered if member is changed else member.protocols for member in self.members.values())
-        return self._elected(offers, supporters)
-
-    def _elected(self, offers: Iterable[Protocols], supporters: Counter[str]) -> str:
-        """Each member votes for the one it likes best among those that all can work with."""
-        count = len(self.members)
-        votes = Counter(next(name for name, _ in offered if supporters[name] == count) for offered in offers)
-        return votes.most_common(1)[0][0]
+        return protocol_type == self.protocol_type and self.current.have_all_one_of(protocols)
 
     # Generations
 
+    def enter(self, state: State, now_ms: int) -> None:
+        self.forming().enter(state, now_ms)
+
     def next_generation(self, now_ms: int) -> None:
         """One with members. It is kept when their leader has assigned."""
-        self.generation += 1
         self.pending_sync_members.clear()
-        self.protocol = self.chosen_protocol()
-        self._topics = self._subscribed_topics()
+        self.forming().raise_number()
         self.enter(State.COMPLETING, now_ms)
-
-    def enter(self, state: State, now_ms: int) -> None:
-        assert self.state in PREDECESSORS[state], f"{self.group_id} cannot go from {self.state} to {state}"
-        self.state = state
-        self.state_since_ms = now_ms
-
-    def _subscribed_topics(self) -> frozenset[str] | None:
-        """The topics of all members; None if they do not say it in a way that is understood."""
-        if self._protocol_type != CONSUMER_PROTOCOL or self.protocol is None:
-            return frozenset() if not self.members else None
-        try:
-            subscriptions = [decode_subscription(each.metadata(self.protocol)) for each in self.members.values()]
-        except ProtocolError:
-            return None
-        return frozenset(topic for subscription in subscriptions for topic in subscription.topics)
 
     def members_for_leader(self) -> list[JoinGroupResponseMember]:
         """What the leader is told of the members."""
@@ -306,46 +249,28 @@ class ClassicGroup(Group):
 
     def write_new(self, operation: Operation) -> None:
         """Keep that there is such a group."""
-        self._write(operation, self._record())
+        write_group(operation, self.group_id, self.current.record())
 
     def write_assigned(self, operation: Operation, assignments: Mapping[str, bytes]) -> None:
-        """Keep what the leader has assigned: each member gets its own, or an empty one. It makes the group stable."""
-        value = self._record()
-        value.current_state_timestamp = operation.now_ms
-        for record in value.members:
-            record.assignment = assignments.get(record.member_id, b"")
-        self._write(operation, value)
+        """Keep what the leader has assigned. It makes the group stable."""
+        write_group(operation, self.group_id, self.current.assigned_record(assignments, operation.now_ms))
 
     def write_empty(self, operation: Operation) -> None:
         """Keep that nobody is left: a generation without members."""
-        value = self._record()
+        value = self.current.record()
         value.generation, value.protocol, value.leader, value.members = self.generation + 1, None, None, []
         value.current_state_timestamp = operation.now_ms
-        self._write(operation, value)
+        write_group(operation, self.group_id, value)
 
     def write_returned(self, operation: Operation, old_id: str, returned: ClassicMember) -> None:
         """Keep that a static member goes on under another id, with its assignment, in the same generation."""
-        value = self._record()
+        value = self.current.record()
         value.members = [
             returned.record(self.protocol or "") if record.member_id == old_id else record for record in value.members
         ]
         if value.leader == old_id:
             value.leader = returned.member_id
-        self._write(operation, value)
-
-    def _record(self) -> GroupMetadataValue:
-        protocol = self.protocol or ""
-        return GroupMetadataValue(
-            protocol_type=self._protocol_type,
-            generation=self.generation,
-            protocol=self.protocol,
-            leader=self.leader_id,
-            current_state_timestamp=self.state_since_ms,
-            members=[member.record(protocol) for member in self.members.values()],
-        )
-
-    def _write(self, operation: Operation, value: GroupMetadataValue) -> None:
-        operation.write(GroupMetadataKey(group=self.group_id), value, RECORD_VERSION)
+        write_group(operation, self.group_id, value)
 
     def size_with(self, assignments: Mapping[str, bytes]) -> int:
         """About how many bytes its record would have."""
@@ -357,24 +282,15 @@ class ClassicGroup(Group):
 
     def replay(self, value: GroupMetadataValue) -> None:
         """Become what the record says; a member that is there already keeps what only the machine knows of it."""
-        self._protocol_type = value.protocol_type
-        self.generation = value.generation
-        self.protocol = value.protocol
-        self.state_since_ms = value.current_state_timestamp
-        self.state = State.STABLE if value.members else State.EMPTY
-        present = self.members
-        self.members, self.static_members, self.leader_id = {}, {}, None
-        self._supporters.clear()
-        for record in value.members:
-            member = present.get(record.member_id)
-            if member is None:
-                member = member_of_record(record, value.protocol or "")
-            member.assignment = record.assignment
-            self._put(member)
-        self.leader_id = value.leader
-        self.pending_sync_members &= self.members.keys()
-        self._topics = self._subscribed_topics()
+        kept = generation_of_record(value, self.members)
+        assert self.state in PREDECESSORS[kept.state], f"{self.group_id} cannot go from {self.state} to {kept.state}"
+        self.kept = self.current = kept
+        self.pending_sync_members &= kept.members.keys()
+
+    def note_offer(self, member_id: str, protocols: Protocols) -> None:
+        """What a member offers beside the protocol that was chosen: no record tells it."""
+        self.current.set_protocols(self.current.members[member_id], protocols)
 
 
-def _names(protocols: Protocols) -> set[str]:
-    return {name for name, _ in protocols}
+def write_group(operation: Operation, group_id: str, value: GroupMetadataValue) -> None:
+    operation.write(GroupMetadataKey(group=group_id), value, RECORD_VERSION)

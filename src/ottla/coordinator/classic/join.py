@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.coordinator.classic.group import SESSION, ClassicGroup, State
+from ottla.coordinator.classic.generation import State
+from ottla.coordinator.classic.group import SESSION, ClassicGroup
 from ottla.coordinator.classic.member import ClassicMember, Protocols
 from ottla.coordinator.classic.rebalance import (
     NOBODY,
@@ -155,11 +156,10 @@ def _join_known(machine: GroupMachine, operation: Operation, group: ClassicGroup
     if code is not ErrorCode.NONE:
         joiner.refuse(operation, code, member_id)
         return
-    member = group.members[member_id]
     is_leader = group.leader_id == member_id
-    has_changed = member.protocols != joiner.protocols
+    has_changed = group.members[member_id].protocols != joiner.protocols
     if group.state is State.PREPARING or has_changed or (group.state is State.STABLE and is_leader):
-        _update(operation, group, member, joiner)
+        _update(operation, group, member_id, joiner)
         rebalance(operation, group, machine.settings())
         return
     # It joined already, and may not have got the answer.
@@ -167,14 +167,16 @@ def _join_known(machine: GroupMachine, operation: Operation, group: ClassicGroup
     operation.answer(joiner.reply, joined(group, member_id, group.leader_id, members))
 
 
-def _update(operation: Operation, group: ClassicGroup, member: ClassicMember, joiner: Joiner) -> None:
-    request = joiner.request
-    group.set_protocols(member, joiner.protocols)
+def _update(operation: Operation, group: ClassicGroup, member_id: str, joiner: Joiner) -> ClassicMember:
+    request, forming = joiner.request, group.forming()
+    member = forming.members[member_id]
+    forming.set_protocols(member, joiner.protocols)
     member.rebalance_timeout_ms = request.rebalance_timeout_ms
     member.session_timeout_ms = request.session_timeout_ms
     if member.join_reply is not None:  # an earlier try of the same member
         operation.answer(member.join_reply, refused_join(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
     member.join_reply = joiner.reply
+    return member
 
 
 # Static members that come back
@@ -190,12 +192,12 @@ def _replace_static(
     member = group.members[old_id]
     _fence(operation, member)
     operation.cancel_timer((SESSION, group.group_id, old_id))
-    if group.state is State.STABLE and group.chosen_protocol_with(member, joiner.protocols) == group.protocol:
+    if group.state is State.STABLE and group.current.chosen_protocol_with(member, joiner.protocols) == group.protocol:
         _return_unnoticed(operation, group, member, joiner, new_id)
         return
-    group.replace_static(member, new_id)
+    group.replace_static(old_id, new_id)
+    member = _update(operation, group, new_id, joiner)
     member.client = joiner.client
-    _update(operation, group, member, joiner)
     group.watch(operation, member)
     if group.state is State.PREPARING:
         complete_if_all_joined(operation, group)
@@ -220,9 +222,8 @@ def _return_unnoticed(
     returned = joiner.member(new_id)
     returned.assignment = member.assignment
     group.write_returned(operation, member.member_id, returned)
-    known = group.members[new_id]
-    group.set_protocols(known, joiner.protocols)  # the record has only the one that was chosen
-    group.watch(operation, known)
+    group.note_offer(new_id, joiner.protocols)
+    group.watch(operation, group.members[new_id])
     is_leader = group.leader_id == new_id
     if joiner.version >= FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT:
         members = group.members_for_leader() if is_leader else []

@@ -49,6 +49,26 @@ class ClassicMember:
         self.sync_reply: Reply | None = None
         self.is_new = False  # it has not been told its id and generation yet, so it cannot give signs of life
 
+    def copy(self) -> ClassicMember:
+        copied = ClassicMember(
+            self.member_id,
+            self.instance_id,
+            self.client,
+            self.rebalance_timeout_ms,
+            self.session_timeout_ms,
+            self.protocols,
+            self.assignment,
+        )
+        copied.go_on_as(self)
+        return copied
+
+    def go_on_as(self, known: ClassicMember) -> None:
+        """Take over what no record tells of a member."""
+        self.protocols = list(known.protocols)
+        self.join_reply = known.join_reply
+        self.sync_reply = known.sync_reply
+        self.is_new = known.is_new
+
     @property
     def is_static(self) -> bool:
         return self.instance_id is not None

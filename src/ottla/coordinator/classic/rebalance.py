@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.coordinator.classic.group import JOIN, SESSION, SYNC, ClassicGroup, FirstWait, State
+from ottla.coordinator.classic.generation import State
+from ottla.coordinator.classic.group import JOIN, SESSION, SYNC, ClassicGroup, FirstWait
 from ottla.coordinator.classic.member import ClassicMember
 from ottla.coordinator.group import GroupSettings
 from ottla.coordinator.operation import Operation
@@ -73,7 +74,7 @@ def complete_join(operation: Operation, group: ClassicGroup) -> None:
     for member in list(group.members.values()):
         if member.join_reply is None and not member.is_static:
             drop(operation, group, member)
-    if group.members and not group.elect_leader():
+    if group.members and not group.forming().elect_leader():
         # Only static members are left, and none is here: wait until one comes, or their sessions end.
         operation.set_timer((JOIN, group.group_id), group.rebalance_timeout_ms)
         return
@@ -172,7 +173,7 @@ def sync_time_over(operation: Operation, group: ClassicGroup, settings: GroupSet
 
 def drop(operation: Operation, group: ClassicGroup, member: ClassicMember) -> None:
     """Take a member out, and tell it so if it waits."""
-    group.remove(member.member_id)
+    member = group.remove(member.member_id)
     operation.cancel_timer((SESSION, group.group_id, member.member_id))
     if member.join_reply is not None:
         operation.answer(member.join_reply, refused_join(ErrorCode.UNKNOWN_MEMBER_ID, NOBODY))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.coordinator.classic.group import SYNC, ClassicGroup, State
+from ottla.coordinator.classic.generation import State
+from ottla.coordinator.classic.group import SYNC, ClassicGroup
 from ottla.coordinator.classic.rebalance import (
     assign,
     assignment_of,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.classic.group import CONSUMER_PROTOCOL
+from ottla.coordinator.classic.generation import CONSUMER_PROTOCOL
 from ottla.coordinator.classic.join import FIRST_VERSION_WITH_REQUIRED_IDS, Joiner
 from ottla.coordinator.classic.rebalance import NOBODY, refused_sync
 from ottla.coordinator.classic.session import left

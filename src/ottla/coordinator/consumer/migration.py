@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.classic.group import CONSUMER_PROTOCOL, JOIN, SESSION, SYNC, ClassicGroup
+from ottla.coordinator.classic.generation import CONSUMER_PROTOCOL, Generation
+from ottla.coordinator.classic.group import JOIN, SESSION, SYNC, ClassicGroup, write_group
 from ottla.coordinator.classic.member import ClassicMember
 from ottla.coordinator.classic.rebalance import answer_sync, prepare, refused_join
 from ottla.coordinator.consumer.group import FIRST_EPOCH, ConsumerGroup
@@ -103,7 +104,7 @@ class Migration:
     def downgrade(self, operation: Operation, group: ConsumerGroup, leaving: Sequence[Member]) -> None:
         """Go on without those who leave as a classic group, in the generation that was the epoch, and rebalance."""
         members = [member for member in group.members.values() if member not in leaving]
-        classic = ClassicGroup(group.group_id)  # what the record says of it
+        generation = Generation(group.epoch, CONSUMER_PROTOCOL)
         assignments = {}
         for member in members:
             side = member.profile.classic
@@ -111,18 +112,16 @@ class Migration:
             assignments[member.member_id] = encoded_assignment(
                 self._machine.topics, side, group.target_of(member.member_id)
             )
-            classic.add(_as_classic(member, side), CONSUMER_PROTOCOL)
+            generation.put(_as_classic(member, side))
         for member_id in group.members:
             group.timers.cancel(operation, member_id)
         group.write_tombstones(operation)
-        classic.generation = group.epoch
-        classic.protocol = classic.chosen_protocol()
-        classic.write_assigned(operation, assignments)
+        generation.protocol = generation.chosen_protocol()
+        write_group(operation, group.group_id, generation.assigned_record(assignments, operation.now_ms))
         replayed = self._machine.groups[group.group_id]
         assert isinstance(replayed, ClassicGroup)
-        for member_id, kept in replayed.members.items():
-            # A record keeps one protocol of those that a member offers.
-            replayed.set_protocols(kept, classic.members[member_id].protocols)
+        for member_id, member in generation.members.items():
+            replayed.note_offer(member_id, member.protocols)
         replayed.set_timers(operation, replayed.members)
         prepare(operation, replayed, self._machine.settings())
 

@@ -1,0 +1,208 @@
+"""A generation of a classic group: its members, who leads them, and the protocol that they have agreed on."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from ottla.coordinator.classic.member import ClassicMember, Protocols, member_of_record
+from ottla.wire.messages.consumer_protocol import decode_subscription
+from ottla.wire.messages.offset_and_group_records import GroupMetadataValue
+from ottla.wire.protocol_error import ProtocolError
+
+CONSUMER_PROTOCOL = "consumer"
+NO_TIME = -1
+
+
+class State(enum.Enum):
+    """The life of a group; its values are the names that are listed and described."""
+
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"  # waits for its members to join
+    COMPLETING = "CompletingRebalance"  # waits for the leader's assignment
+    STABLE = "Stable"
+
+
+PREDECESSORS: dict[State, frozenset[State]] = {
+    State.EMPTY: frozenset({State.EMPTY, State.PREPARING, State.STABLE}),
+    State.PREPARING: frozenset({State.EMPTY, State.COMPLETING, State.STABLE}),
+    State.COMPLETING: frozenset({State.PREPARING}),
+    State.STABLE: frozenset({State.EMPTY, State.COMPLETING, State.STABLE}),
+}
+"""The states from which each one is entered.
+
+Empty and stable are what a record says, and are entered by replaying it: loading a log goes from one to the other.
+"""
+
+
+class Generation:
+    __slots__ = (
+        "_supporters",
+        "leader_id",
+        "members",
+        "number",
+        "protocol",
+        "protocol_type",
+        "since_ms",
+        "state",
+        "static_members",
+        "topics",
+    )
+
+    def __init__(self, number: int = 0, protocol_type: str = "", since_ms: int = NO_TIME) -> None:
+        self.number = number
+        self.protocol_type = protocol_type
+        self.protocol: str | None = None  # the one the members have agreed on
+        self.leader_id: str | None = None
+        self.state = State.EMPTY
+        self.since_ms = since_ms  # it is in that state
+        self.members: dict[str, ClassicMember] = {}
+        self.static_members: dict[str, str] = {}  # member ids by instance id
+        self.topics: frozenset[str] | None = frozenset()
+        """What the members read; None if they do not say it in a way that is understood."""
+        self._supporters: Counter[str] = Counter()  # how many members can work with a protocol
+
+    def copy(self) -> Generation:
+        """The same members in the same state, of which nothing is shared."""
+        copied = Generation(self.number, self.protocol_type, self.since_ms)
+        copied.protocol = self.protocol
+        copied.leader_id = self.leader_id
+        copied.state = self.state
+        copied.members = {member_id: member.copy() for member_id, member in self.members.items()}
+        copied.static_members = self.static_members.copy()
+        copied.topics = self.topics
+        copied._supporters = self._supporters.copy()
+        return copied
+
+    def enter(self, state: State, now_ms: int) -> None:
+        assert self.state in PREDECESSORS[state], f"a group cannot go from {self.state} to {state}"
+        self.state = state
+        self.since_ms = now_ms
+
+    def raise_number(self) -> None:
+        """Become the next generation, of those who are members now."""
+        self.number += 1
+        self.protocol = self.chosen_protocol()
+        self.topics = self._subscribed_topics()
+
+    def _subscribed_topics(self) -> frozenset[str] | None:
+        if self.protocol_type != CONSUMER_PROTOCOL or self.protocol is None:
+            return frozenset() if not self.members else None
+        try:
+            subscriptions = [decode_subscription(each.metadata(self.protocol)) for each in self.members.values()]
+        except ProtocolError:
+            return None
+        return frozenset(topic for subscription in subscriptions for topic in subscription.topics)
+
+    # Members
+
+    def put(self, member: ClassicMember) -> None:
+        """Take a member in; the first one leads."""
+        self.members[member.member_id] = member
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+        self._supporters.update(_names(member.protocols))
+
+    def remove(self, member_id: str) -> ClassicMember:
+        """Take a member out; if it led, another one does."""
+        member = self.members.pop(member_id)
+        if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
+            del self.static_members[member.instance_id]
+        self._supporters.subtract(_names(member.protocols))
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+        return member
+
+    def rename_static(self, old_id: str, new_id: str) -> ClassicMember:
+        """Let a static member go on under another id."""
+        member = self.members[old_id]
+        assert member.instance_id is not None
+        member.member_id = new_id
+        self.members = {each.member_id: each for each in self.members.values()}
+        self.static_members[member.instance_id] = new_id
+        if self.leader_id == old_id:
+            self.leader_id = new_id
+        return member
+
+    def elect_leader(self) -> bool:
+        """Let one who joined lead; whether there is one."""
+        if self.leader_id is None:
+            return False
+        if self.members[self.leader_id].join_reply is None:
+            joined = (member.member_id for member in self.members.values() if member.join_reply is not None)
+            self.leader_id = next(joined, self.leader_id)
+        return self.members[self.leader_id].join_reply is not None
+
+    # Protocols
+
+    def set_protocols(self, member: ClassicMember, protocols: Protocols) -> None:
+        """A member offers others than before."""
+        self._supporters.subtract(_names(member.protocols))
+        member.protocols = list(protocols)
+        self._supporters.update(_names(member.protocols))
+
+    def have_all_one_of(self, protocols: Protocols) -> bool:
+        """Whether all members can work with one of these."""
+        return any(self._supporters[name] == len(self.members) for name, _ in protocols)
+
+    def chosen_protocol(self) -> str:
+        """The one with the most votes among those that all members can work with."""
+        return self._elected((member.protocols for member in self.members.values()), self._supporters)
+
+    def chosen_protocol_with(self, changed: ClassicMember, offered: Protocols) -> str:
+        """The one that would be chosen if a member offered others than before."""
+        supporters = self._supporters.copy()
+        supporters.subtract(_names(changed.protocols))
+        supporters.update(_names(offered))
+        offers = (offered if member is changed else member.protocols for member in self.members.values())
+        return self._elected(offers, supporters)
+
+    def _elected(self, offers: Iterable[Protocols], supporters: Counter[str]) -> str:
+        """Each member votes for the one it likes best among those that all can work with."""
+        count = len(self.members)
+        votes = Counter(next(name for name, _ in offered if supporters[name] == count) for offered in offers)
+        return votes.most_common(1)[0][0]
+
+    # The record
+
+    def record(self) -> GroupMetadataValue:
+        protocol = self.protocol or ""
+        return GroupMetadataValue(
+            protocol_type=self.protocol_type,
+            generation=self.number,
+            protocol=self.protocol,
+            leader=self.leader_id,
+            current_state_timestamp=self.since_ms,
+            members=[member.record(protocol) for member in self.members.values()],
+        )
+
+    def assigned_record(self, assignments: Mapping[str, bytes], now_ms: int) -> GroupMetadataValue:
+        """What its record says when the leader has assigned: each member gets its own, or an empty assignment."""
+        value = self.record()
+        value.current_state_timestamp = now_ms
+        for record in value.members:
+            record.assignment = assignments.get(record.member_id, b"")
+        return value
+
+
+def generation_of_record(value: GroupMetadataValue, present: Mapping[str, ClassicMember]) -> Generation:
+    """What a record says. `present`: members that keep what only the machine knows of them."""
+    generation = Generation(value.generation, value.protocol_type, value.current_state_timestamp)
+    generation.protocol = value.protocol
+    generation.state = State.STABLE if value.members else State.EMPTY
+    for record in value.members:
+        member = member_of_record(record, value.protocol or "")
+        known = present.get(record.member_id)
+        if known is not None:
+            member.go_on_as(known)
+        generation.put(member)
+    generation.leader_id = value.leader
+    generation.topics = generation._subscribed_topics()
+    return generation
+
+
+def _names(protocols: Protocols) -> set[str]:
+    return {name for name, _ in protocols}
