@@ -11,9 +11,8 @@ import pytest
 from ottla.broker.controller.applier import Applier
 from ottla.controller.changes import ChangedTopicConfig, Deletion, NewPartitions, NewTopic
 from ottla.controller.growing import InOrder, draining
-from ottla.controller.refusal import Refusal
 from ottla.controller.topics import decide_expansions
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 from ottla.wire.messages.create_partitions import CreatePartitionsTopic
 from ottla.wire.messages.metadata import MetadataRequestTopic
 from tests.broker.opened_broker import OpenBroker, topic
@@ -27,9 +26,9 @@ def alone(tmp_path: Path) -> Iterator[OpenBroker]:
 
 
 def applied(alone: OpenBroker, *changes: NewTopic | NewPartitions | Deletion | ChangedTopicConfig) -> list[object]:
-    ended: list[list[Refusal | None]] = []
+    ended: list[list[ApiError | None]] = []
 
-    def done(refusals: list[Refusal | None], failure: Exception | None) -> None:
+    def done(refusals: list[ApiError | None], failure: Exception | None) -> None:
         assert failure is None
         ended.append(refusals)
 

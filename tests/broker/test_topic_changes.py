@@ -13,10 +13,9 @@ import pytest
 from ottla.broker.controller import applier, topics
 from ottla.broker.handlers import metadata
 from ottla.broker.loop import slices
-from ottla.controller.refusal import Refusal
 from ottla.testing.files import Effect
 from ottla.testing.loss import SYNCED_ONLY
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 from ottla.wire.messages.create_partitions import CreatePartitionsTopic
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.schema import Request
@@ -274,7 +273,7 @@ def test_what_follows_partitions_that_could_not_be_made_is_not_made_in_their_pla
         steps = broker.broker.topic_requests.expand([CreatePartitionsTopic(name="t", count=count, assignments=None)])
         broker.broker.request_slices.start(steps, lambda found, _failure: outcomes.append(found))
     broker.advance(1)
-    codes = [outcome["t"].code for outcome in outcomes if isinstance(outcome["t"], Refusal)]
+    codes = [outcome["t"].code for outcome in outcomes if isinstance(outcome["t"], ApiError)]
     assert codes == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
     assert [partition.index for partition in broker.broker.topics.by_name["t"].partitions] == [0, 1]
     assert len(broker.broker.controller.cluster.topics["t"].replicas) == 2

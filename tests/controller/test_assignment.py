@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.controller.assignment import spread
-from ottla.controller.refusal import Refusal
+from ottla.wire.errors import ApiError
 
 RACKS = st.sampled_from([None, "a", "b", "c", "d"])
 RANDOMS = st.randoms(use_true_random=False)
@@ -73,5 +73,5 @@ def test_what_one_broker_leads_is_copied_to_all_others() -> None:
 
 @pytest.mark.parametrize(("brokers", "unfit"), [([1], {1}), ([1, 2], {1, 2})])
 def test_nobody_can_lead(brokers: list[int], unfit: set[int]) -> None:
-    with pytest.raises(Refusal, match="All brokers are currently fenced"):
+    with pytest.raises(ApiError, match="All brokers are currently fenced"):
         spread(brokers, 1, 1, Random(1), unfit=unfit)

@@ -14,12 +14,11 @@ from ottla.controller.feed import changes_between, changes_of, decode_changes, e
 from ottla.controller.growing import LIFTED, InOrder, Report, Told, draining, fencing, is_current, lowered, opened
 from ottla.controller.layout import NOBODY, BrokerNode, decode_topic, encode_topic
 from ottla.controller.leaders import broker_down, broker_up, imbalanced, replicas_failed, rules_in
-from ottla.controller.refusal import Refusal
 from ottla.controller.steps import finished
 from ottla.controller.topics import Defaults, decide_creations, decide_expansions, still_possible
 from ottla.log.topic_defaults import KAFKA_DEFAULTS
 from ottla.records.growth import Phase
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 from ottla.wire.messages.create_partitions import CreatePartitionsTopic
 from ottla.wire.messages.create_topics import CreatableTopic
 
@@ -39,11 +38,11 @@ def cluster_with(partitions: int, factor: int = 2) -> Cluster:
 
 def replay(cluster: Cluster, *changes: object) -> None:
     for change in changes:
-        assert not isinstance(change, Refusal), change.message
+        assert not isinstance(change, ApiError), change.message
         cluster.replay(change)  # type: ignore[arg-type]
 
 
-def expand(cluster: Cluster, count: int, in_order: InOrder | None = IN_ORDER) -> NewPartitions | Refusal:
+def expand(cluster: Cluster, count: int, in_order: InOrder | None = IN_ORDER) -> NewPartitions | ApiError:
     asked = CreatePartitionsTopic(name="t", count=count, assignments=None)
     wanted = {} if in_order is None else {"t": in_order}
     return decide_expansions(cluster, [asked], Random(1), wanted)["t"]
@@ -93,7 +92,7 @@ def test_new_partitions_have_no_leader_before_the_fences_are_known() -> None:
 )
 def test_refusals(count: int, in_order: InOrder, code: ErrorCode, says: str) -> None:
     refusal = expand(cluster_with(2), count, in_order)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, ApiError)
     assert refusal.code is code
     assert says in (refusal.message or "")
 
@@ -103,7 +102,7 @@ def test_a_topic_that_grows_does_not_grow_otherwise() -> None:
     replay(cluster, expand(cluster, 4))
     for in_order in (IN_ORDER, None):
         refusal = expand(cluster, 8, in_order)
-        assert isinstance(refusal, Refusal)
+        assert isinstance(refusal, ApiError)
         assert refusal.code is ErrorCode.INVALID_REQUEST
 
 
@@ -112,7 +111,7 @@ def test_a_topic_that_nobody_leads_does_not_grow() -> None:
     lost = leaders(cluster)[0]
     replay(cluster, *finished(broker_down(cluster, rules_in(cluster), lost)))
     refusal = expand(cluster, 4)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, ApiError)
     assert refusal.code is ErrorCode.LEADER_NOT_AVAILABLE
 
 
@@ -121,7 +120,7 @@ def test_a_topic_does_not_grow_while_a_broker_is_away_that_could_tell_the_old_nu
     [away] = {1, 2, 3} - set(leaders(cluster))
     replay(cluster, *finished(broker_down(cluster, rules_in(cluster), away)))
     refusal = expand(cluster, 4)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, ApiError)
     assert refusal.code is ErrorCode.INVALID_REQUEST
     assert f"missing: {away}" in (refusal.message or "")
     assert isinstance(expand(cluster, 4, in_order=None), NewPartitions)

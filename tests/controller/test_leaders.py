@@ -39,10 +39,9 @@ from ottla.controller.leaders import (
     stamped,
     unclean_election,
 )
-from ottla.controller.refusal import Refusal
 from ottla.controller.steps import A_STEP, finished
 from ottla.log.loss import Loss
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 
 BROKERS = (1, 2, 3, 4)
 PARTITIONS = ((1, 2, 3), (2, 3, 1), (4,), (3, 4))
@@ -211,7 +210,7 @@ def test_preferred_and_unclean_elections() -> None:
         (2, (2, 3), BROKERS, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),
         (2, (2, 1), (2, 3), ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),
     ):
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(ApiError) as refused:
             preferred_election(PartitionState(leader, 5, in_sync), rules(), live)
         assert refused.value.code is code
     lost = PartitionState(NOBODY, 5, (1,))
@@ -220,7 +219,7 @@ def test_preferred_and_unclean_elections() -> None:
         (state, (2, 3), ErrorCode.ELECTION_NOT_NEEDED),
         (lost, (4,), ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE),
     ):
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(ApiError) as refused:
             unclean_election(before, rules(), usable)
         assert refused.value.code is code
 
@@ -259,7 +258,7 @@ def test_leaders_are_balanced_where_too_many_are_not_the_preferred() -> None:
 def test_a_proposal_that_is_refused(proposal: Proposal, code: ErrorCode) -> None:
     known = cluster()
     known.replay(BrokerDown(3))
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ApiError) as refused:
         altered(known, ALL_IN_SYNC, rules(), proposal)
     assert refused.value.code is code
 
@@ -327,7 +326,7 @@ class Elections(RuleBasedStateMachine):
         asked = Proposal(state.leader_id, state.leader_epoch, state.partition_epoch, [(each, -1) for each in in_sync])
         try:
             after = altered(self.cluster, state, self.rules_of("t", index), asked)
-        except Refusal:
+        except ApiError:
             assert (
                 not in_sync - self.cluster.failed_at(bytes(16), index)
                 == in_sync

@@ -13,7 +13,7 @@ from ottla.controller.quotas import (
     matches,
     quota_path,
 )
-from ottla.controller.refusal import Refusal
+from ottla.wire.errors import ApiError
 from ottla.wire.messages.describe_client_quotas import ComponentData
 
 ENTITIES: dict[Entity, str] = {
@@ -58,7 +58,7 @@ def test_parts_come_in_one_order_and_the_last_of_a_type_counts() -> None:
     ],
 )
 def test_entities_that_cannot_be(entity: Entity, message: str) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ApiError) as refused:
         check_entity(entity)
     assert (refused.value.code, refused.value.message) == (42, message)
 
@@ -78,7 +78,7 @@ def test_entities_that_cannot_be(entity: Entity, message: str) -> None:
     ],
 )
 def test_values_that_cannot_be(kind: str, key: str, value: float, message: str) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ApiError) as refused:
         altered(((kind, None),), {}, [Alteration(key, value)])
     assert (refused.value.code, refused.value.message) == (42, message)
 
@@ -116,7 +116,7 @@ def component(kind: str, match_type: int, match: str | None = None) -> Component
     ],
 )
 def test_filters_that_cannot_be(components: list[ComponentData], code: int, message: str) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ApiError) as refused:
         check_components(components)
     assert (refused.value.code, refused.value.message) == (code, message)
 

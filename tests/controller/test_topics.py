@@ -12,7 +12,6 @@ from ottla.controller.assignment import spread
 from ottla.controller.changes import BrokerDown, BrokerUp, Deletion, NewPartitions, NewTopic
 from ottla.controller.cluster import Cluster
 from ottla.controller.layout import BrokerNode, PartitionState, TopicNode, first_states
-from ottla.controller.refusal import Refusal
 from ottla.controller.topics import (
     Defaults,
     decide_creations,
@@ -21,6 +20,7 @@ from ottla.controller.topics import (
     refuse_expansions,
 )
 from ottla.log.topic_defaults import KAFKA_DEFAULTS
+from ottla.wire.errors import ApiError
 from ottla.wire.messages.create_partitions import CreatePartitionsAssignment, CreatePartitionsTopic
 from ottla.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig
 from ottla.wire.messages.delete_topics import DeleteTopicState
@@ -56,13 +56,13 @@ def topic(name: str, count: int = 1, factor: int = 1, manual: Manual = (), confi
     )
 
 
-def create(known: Cluster, *asked: CreatableTopic) -> dict[str, NewTopic | Refusal]:
+def create(known: Cluster, *asked: CreatableTopic) -> dict[str, NewTopic | ApiError]:
     ids = (number.to_bytes(16) for number in itertools.count(100))
     return decide_creations(known, asked, DEFAULTS, Random(1), lambda: next(ids))
 
 
 def told(decision: object) -> tuple[int, str | None]:
-    assert isinstance(decision, Refusal), decision
+    assert isinstance(decision, ApiError), decision
     return int(decision.code), decision.message
 
 
@@ -223,7 +223,7 @@ def test_replicas_are_spread_evenly(brokers: int, count: int, first: int, random
 # Expanding
 
 
-def expand(*asked: tuple[str, int, list[list[int]] | None]) -> dict[str, NewPartitions | Refusal]:
+def expand(*asked: tuple[str, int, list[list[int]] | None]) -> dict[str, NewPartitions | ApiError]:
     topics = [
         CreatePartitionsTopic(
             name=name,

@@ -10,8 +10,7 @@ import pytest
 from ottla.coordinator.consumer.records import write_member
 from ottla.coordinator.consumer.regex import compile_regex
 from ottla.coordinator.consumer.subscriptions import COMPARED_AT_ONCE, LEAST_INTERVAL_MS
-from ottla.coordinator.group import GroupError
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 from tests.coordinator.consumer_members import FakeMember, World, settle
 
 
@@ -188,7 +187,7 @@ def test_the_resolved_topics_survive_a_crash(world: World) -> None:
 
 @pytest.mark.parametrize("regex", [r"(a)\1", "(?=a)", "(?<=a)b", "(?!a)", "a++"])
 def test_what_could_take_long_is_not_in_the_language(regex: str) -> None:
-    with pytest.raises(GroupError) as caught:
+    with pytest.raises(ApiError) as caught:
         compile_regex(regex)
     assert caught.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION
 

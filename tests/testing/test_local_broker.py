@@ -10,10 +10,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 import ottla.testing
 from ottla.broker.broker import Broker
-from ottla.controller.refusal import Refusal
 from ottla.log.errors import StorageFailed
 from ottla.records.build import build_batch
 from ottla.testing import LocalBroker
+from ottla.wire.errors import ApiError
 
 
 def produce(broker: LocalBroker, topic: str, *values: bytes, **settings: object) -> list[KafkaError | None]:
@@ -101,7 +101,7 @@ def test_a_look_finds_written_what_came_before_it(ottla: LocalBroker, monkeypatc
 
 def test_a_topic_that_cannot_be_is_refused(ottla: LocalBroker) -> None:
     ottla.topic("t")
-    with pytest.raises(Refusal, match="already exists"):
+    with pytest.raises(ApiError, match="already exists"):
         ottla.topic("t")
     with pytest.raises(ValueError, match="there is no topic 'u'"):
         ottla.records("u")

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from random import Random
 
-from ottla.controller.refusal import Refusal
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 
 
 def spread(
@@ -29,7 +28,7 @@ def spread(
     so that what a broker leads is not all copied to the same neighbours.
     """
     if factor > len(brokers):
-        raise Refusal(
+        raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be "
             f"reached because only {len(brokers)} broker(s) are registered or some brokers have all their log "
@@ -40,7 +39,7 @@ def spread(
     leaders = _alternating([broker for broker in brokers if broker not in unfit], racks or {}, random)
     if not leaders:
         message = f"Unable to replicate the partition {factor} time(s): All brokers are currently fenced."
-        raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+        raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
     placement = _Placement(leaders, [broker for broker in brokers if broker in unfit], racks or {})
     start, start_distance = random.randrange(len(leaders)), random.randrange(len(leaders))
     return [
@@ -114,5 +113,5 @@ def check_manual(replicas: Sequence[int], brokers: Sequence[int], factor: int | 
         )
 
 
-def _invalid(message: str) -> Refusal:
-    return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+def _invalid(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from ottla.config import Definition, Kind
 from ottla.config.value import LIST_COMMA
-from ottla.controller.refusal import Refusal
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 
 
 class ResourceType(IntEnum):
@@ -43,19 +42,19 @@ class Asked(NamedTuple):
 def check_count(settings: int) -> None:
     """There are not nearly as many, but brokers keep what nobody knows."""
     if settings > MOST_SETTINGS:
-        raise Refusal(ErrorCode.INVALID_REQUEST, f"More than {MOST_SETTINGS} settings of one resource.")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"More than {MOST_SETTINGS} settings of one resource.")
 
 
 def check_asked(asked: Sequence[Asked]) -> None:
     """Refuse changes that contradict each other or say too little, whatever they are for."""
     check_count(len(asked))
     if len({change.name for change in asked}) < len(asked):
-        raise Refusal(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     nulls = [change.name for change in asked if change.value is None and change.operation != _DELETE]
     if nulls:
-        raise Refusal(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
     if not _OPERATIONS.issuperset([change.operation for change in asked]):
-        raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def changed(
@@ -75,7 +74,7 @@ def changed(
             definition = definitions.get(name)
             if definition is None or definition.kind is not Kind.LIST:
                 message = f"Can't {Change(operation).name} to key {name} because its type is not LIST."
-                raise Refusal(ErrorCode.INVALID_CONFIG, message)
+                raise ApiError(ErrorCode.INVALID_CONFIG, message)
             words = _words(result[name] if name in result else effective(name))
             result[name] = ",".join(_changed_words(words, Change(operation), value or ""))
     return result

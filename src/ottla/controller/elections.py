@@ -9,8 +9,7 @@ from ottla.controller.changes import Change
 from ottla.controller.cluster import Cluster
 from ottla.controller.layout import PartitionState
 from ottla.controller.leaders import RulesOf, preferred_election, stamped, unclean_election
-from ottla.controller.refusal import Refusal
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 
 PREFERRED, UNCLEAN = 0, 1
 NOT_NEEDED = "Leader election not needed for topic partition."
@@ -26,7 +25,7 @@ class Elected(NamedTuple):
 
     name: str
     partition: int
-    refusal: Refusal | None
+    refusal: ApiError | None
 
 
 def decide_elections(
@@ -44,9 +43,9 @@ def decide_elections(
         for index in indexes:
             try:
                 state = _elect(cluster, rules_of, kind, name, index)
-            except Refusal as refusal:
+            except ApiError as refusal:
                 if not only_needed or refusal.code is not ErrorCode.ELECTION_NOT_NEEDED:
-                    told = Refusal(refusal.code, refusal.message or MESSAGES.get(refusal.code))
+                    told = ApiError(refusal.code, refusal.message or MESSAGES.get(refusal.code))
                     answers.append(Elected(name, index, told))
             else:
                 states.setdefault(name, {})[index] = state
@@ -56,9 +55,9 @@ def decide_elections(
 
 def _elect(cluster: Cluster, rules_of: RulesOf, kind: int, name: str, index: int) -> PartitionState:
     if name not in cluster.topics:
-        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
     state = cluster.state(name, index)
     if state is None:
-        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
     elect = preferred_election if kind == PREFERRED else unclean_election
     return elect(state, rules_of(name, index), cluster.usable)

@@ -23,11 +23,10 @@ from ottla.controller.cluster import Cluster
 from ottla.controller.layout import NOBODY, PartitionState, TopicNode
 from ottla.controller.leaders import RulesOf, settled
 from ottla.controller.reassignments import Moves
-from ottla.controller.refusal import Refusal
 from ottla.controller.topic_names import INTERNAL
 from ottla.records.growth import Growth, Phase
 from ottla.records.placement import PARTITIONERS
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 
 LIFTED = -1
 """In the place of a fence: it holds nobody back any more."""
@@ -58,29 +57,29 @@ class Report(NamedTuple):
 
 
 def begun(cluster: Cluster, name: str, count: int, in_order: InOrder) -> Growth:
-    """A topic begins to grow to so many partitions; Refusal where it cannot."""
+    """A topic begins to grow to so many partitions; ApiError where it cannot."""
     partitioner, quiet_ms = in_order
     node = cluster.topics[name]
     before = len(node.replicas)
     if count % before:
-        raise Refusal(
+        raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
             f"Topic {name} has {before} partition(s); in order it can only grow to a multiple of that, not to {count}.",
         )
     if partitioner not in PARTITIONERS:
         known = " or ".join(PARTITIONERS)
-        raise Refusal(ErrorCode.INVALID_REQUEST, f"Partitioner {partitioner} is not known, it is {known}.")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Partitioner {partitioner} is not known, it is {known}.")
     if quiet_ms < 0:
-        raise Refusal(ErrorCode.INVALID_REQUEST, f"{quiet_ms} ms is no time to wait for.")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{quiet_ms} ms is no time to wait for.")
     if name in INTERNAL:
-        raise Refusal(
+        raise ApiError(
             ErrorCode.INVALID_REQUEST, f"Topic {name} is the cluster's own, and its keys stay where they are."
         )
     if any(state.leader_id == NOBODY for state in cluster.states[name]):
-        raise Refusal(ErrorCode.LEADER_NOT_AVAILABLE, f"Topic {name} has partitions that nobody leads.")
+        raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"Topic {name} has partitions that nobody leads.")
     away = [str(node_id) for node_id in sorted(cluster.brokers) if not cluster.is_alive(node_id)]
     if away:
-        raise Refusal(
+        raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"Not all brokers are there (missing: {', '.join(away)}), and one that is cut off could tell producers the "
             "old number of partitions. Start them, or unregister those that are gone for good.",

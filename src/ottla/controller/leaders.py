@@ -23,10 +23,9 @@ from ottla.controller.changes import (
 )
 from ottla.controller.cluster import Cluster
 from ottla.controller.layout import NOBODY, BrokerNode, PartitionState
-from ottla.controller.refusal import Refusal
 from ottla.controller.steps import A_STEP, InSteps, parts
 from ottla.log.loss import Loss
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 
 UNCLEAN = "unclean.leader.election.enable"
 MIN_IN_SYNC = "min.insync.replicas"
@@ -335,23 +334,23 @@ def led_by(cluster: Cluster, node_id: int) -> Iterator[tuple[str, int]]:
 
 
 def preferred_election(state: PartitionState, rules: Rules, usable: Collection[int]) -> PartitionState:
-    """Have the first replica lead; Refusal where it does, or cannot."""
+    """Have the first replica lead; ApiError where it does, or cannot."""
     preferred = rules.replicas[0]
     if state.leader_id == preferred:
-        raise Refusal(ErrorCode.ELECTION_NOT_NEEDED)
+        raise ApiError(ErrorCode.ELECTION_NOT_NEEDED)
     is_unfit = preferred in rules.failed or rules.is_closed
     if preferred not in usable or preferred not in state.in_sync or is_unfit:
-        raise Refusal(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
+        raise ApiError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
     return _changed(state, state._replace(leader_id=preferred))
 
 
 def unclean_election(state: PartitionState, rules: Rules, usable: Collection[int]) -> PartitionState:
-    """Have anybody lead, even with records lost; Refusal where somebody does, or nobody is there."""
+    """Have anybody lead, even with records lost; ApiError where somebody does, or nobody is there."""
     if state.leader_id in usable:
-        raise Refusal(ErrorCode.ELECTION_NOT_NEEDED)
+        raise ApiError(ErrorCode.ELECTION_NOT_NEEDED)
     after = _elected(state, rules, usable, is_unclean=True)
     if after.leader_id == NOBODY:
-        raise Refusal(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
+        raise ApiError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
     return _changed(state, after)
 
 
@@ -393,28 +392,28 @@ class Proposal(NamedTuple):
 
 
 def altered(cluster: Cluster, state: PartitionState, rules: Rules, proposal: Proposal) -> PartitionState:
-    """The state with another in-sync set; Refusal in Kafka's codes."""
+    """The state with another in-sync set; ApiError in Kafka's codes."""
     if proposal.leader_epoch > state.leader_epoch or proposal.partition_epoch > state.partition_epoch:
-        raise Refusal(ErrorCode.NOT_CONTROLLER)  # of what it knows, this one knows nothing
+        raise ApiError(ErrorCode.NOT_CONTROLLER)  # of what it knows, this one knows nothing
     if proposal.leader_epoch < state.leader_epoch:
-        raise Refusal(ErrorCode.FENCED_LEADER_EPOCH)
+        raise ApiError(ErrorCode.FENCED_LEADER_EPOCH)
     if proposal.node_id != state.leader_id:
-        raise Refusal(ErrorCode.INVALID_REQUEST)
+        raise ApiError(ErrorCode.INVALID_REQUEST)
     if proposal.partition_epoch < state.partition_epoch:
-        raise Refusal(ErrorCode.INVALID_UPDATE_VERSION)
+        raise ApiError(ErrorCode.INVALID_UPDATE_VERSION)
     members = dict(proposal.in_sync)
     if (
         len(members) < len(proposal.in_sync)
         or state.leader_id not in members
         or not members.keys() <= {*rules.replicas}
     ):
-        raise Refusal(ErrorCode.INVALID_REQUEST)
+        raise ApiError(ErrorCode.INVALID_REQUEST)
     for member, epoch in members.items():
         broker = cluster.brokers.get(member)
         is_there = broker is not None and broker.is_alive and epoch in (-1, broker.epoch)
         is_fit = is_there and member not in rules.failed
         if broker is None or not is_fit or (broker.is_leaving and member != state.leader_id):
-            raise Refusal(ErrorCode.INELIGIBLE_REPLICA)
+            raise ApiError(ErrorCode.INELIGIBLE_REPLICA)
     in_sync = tuple(replica for replica in rules.replicas if replica in members)
     eligible = _eligible(in_sync, (*state.eligible, *state.in_sync), rules)
     return _changed(state, state._replace(in_sync=in_sync, eligible=eligible))

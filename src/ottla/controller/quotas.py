@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.controller import layout
-from ottla.controller.refusal import Refusal
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 from ottla.wire.messages.describe_client_quotas import ComponentData
 
 CLIENT_ID = "client-id"
@@ -43,17 +42,17 @@ def entity_of(parts: Iterable[tuple[str, str | None]]) -> Entity:
 
 def check_entity(entity: Entity) -> None:
     if not entity:
-        raise Refusal(ErrorCode.INVALID_REQUEST, "Invalid empty client quota entity")
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid empty client quota entity")
     for kind, name in entity:
         if kind not in ENTITY_TYPES:
-            raise Refusal(ErrorCode.INVALID_REQUEST, f"Unhandled client quota entity type: {kind}")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unhandled client quota entity type: {kind}")
         if name == "":
-            raise Refusal(ErrorCode.INVALID_REQUEST, f"Empty {kind} not supported")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Empty {kind} not supported")
     named = dict(entity)
     if IP in named:
         if len(named) > 1:
             message = "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId"
-            raise Refusal(ErrorCode.INVALID_REQUEST, message)
+            raise ApiError(ErrorCode.INVALID_REQUEST, message)
         _check_address(named[IP])
 
 
@@ -67,7 +66,7 @@ def _check_address(address: str | None) -> None:
         ipaddress.ip_address(address)
     except ValueError:
         message = f"{address} is not a valid IP or resolvable host."
-        raise Refusal(ErrorCode.INVALID_REQUEST, message) from None
+        raise ApiError(ErrorCode.INVALID_REQUEST, message) from None
 
 
 def altered(entity: Entity, quotas: Mapping[str, float], alterations: Sequence[Alteration]) -> dict[str, float]:
@@ -79,7 +78,7 @@ def altered(entity: Entity, quotas: Mapping[str, float], alterations: Sequence[A
             result.pop(key, None)
             continue
         if key not in keys:
-            raise Refusal(ErrorCode.INVALID_REQUEST, f"Invalid configuration key {key}")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Invalid configuration key {key}")
         _check_value(key, value)
         result[key] = value
     return result
@@ -87,14 +86,14 @@ def altered(entity: Entity, quotas: Mapping[str, float], alterations: Sequence[A
 
 def _check_value(key: str, value: float) -> None:
     if value <= 0:
-        raise Refusal(ErrorCode.INVALID_REQUEST, f"Quota {key} must be greater than 0")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Quota {key} must be greater than 0")
     if math.isnan(value):
-        raise Refusal(ErrorCode.INVALID_REQUEST, f"Quota {key} must be a number")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Quota {key} must be a number")
     if key in WHOLE_NUMBERS:
         if value > MOST_LONG:
-            raise Refusal(ErrorCode.INVALID_REQUEST, f"Proposed value for {key} is too large for a LONG.")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Proposed value for {key} is too large for a LONG.")
         if value != int(value):
-            raise Refusal(ErrorCode.INVALID_REQUEST, f"{key} cannot be a fractional value.")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{key} cannot be a fractional value.")
 
 
 def shown(entity: Entity) -> str:
@@ -111,10 +110,10 @@ def check_components(components: Sequence[ComponentData]) -> None:
         _check_component(component)
         if component.entity_type in kinds:
             message = f"Entity type {component.entity_type} cannot appear more than once in the filter."
-            raise Refusal(ErrorCode.INVALID_REQUEST, message)
+            raise ApiError(ErrorCode.INVALID_REQUEST, message)
         kinds.add(component.entity_type)
     if IP in kinds and len(kinds) > 1:
-        raise Refusal(
+        raise ApiError(
             ErrorCode.INVALID_REQUEST,
             "Invalid entity filter component combination. IP filter component should not be used with user or "
             "clientId filter component.",
@@ -124,9 +123,9 @@ def check_components(components: Sequence[ComponentData]) -> None:
 def _check_component(component: ComponentData) -> None:
     kind, match = component.entity_type, component.match
     if not kind:
-        raise Refusal(ErrorCode.INVALID_REQUEST, "Invalid empty entity type.")
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid empty entity type.")
     if kind not in ENTITY_TYPES:
-        raise Refusal(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
     complaint = None
     match component.match_type:
         case 0 if match is None:
@@ -138,7 +137,7 @@ def _check_component(component: ComponentData) -> None:
         case other if other not in (EXACT, DEFAULT, SPECIFIED):
             complaint = f"Unknown match type {other}"
     if complaint is not None:
-        raise Refusal(ErrorCode.INVALID_REQUEST, complaint)
+        raise ApiError(ErrorCode.INVALID_REQUEST, complaint)
 
 
 def matches(entity: Entity, components: Sequence[ComponentData], *, strict: bool) -> bool:

@@ -14,8 +14,7 @@ from ottla.controller.changes import Change, ChangedReplicas
 from ottla.controller.cluster import Cluster
 from ottla.controller.layout import PartitionState, TopicNode
 from ottla.controller.leaders import Rules, RulesOf, settled, stamped
-from ottla.controller.refusal import Refusal
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 
 States = Mapping[str, Mapping[int, PartitionState]]
 
@@ -50,7 +49,7 @@ class Moves:
         self._moved: dict[str, dict[int, Placement]] = {}
 
     def reassign(self, asked: Asked, *, may_change_factor: bool = True) -> None:
-        """Refusal where it cannot be."""
+        """ApiError where it cannot be."""
         placement = self._placement(asked.name, asked.partition)
         if asked.replicas is None:
             moved = self._taken_back(asked, placement)
@@ -92,9 +91,9 @@ class Moves:
         topic = self._cluster.topics.get(name)
         if topic is None:
             message = f"Unable to find a topic named {name}."
-            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
         if not 0 <= index < len(topic.replicas):
-            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
         return placement_of(topic, index, self._cluster.states[name][index])
 
     def _begun(self, asked: Asked, placement: Placement) -> Placement:
@@ -131,13 +130,13 @@ class Moves:
 
     def _taken_back(self, asked: Asked, placement: Placement) -> Placement:
         if not placement.is_moving:
-            raise Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+            raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
         coming = set(placement.adding)
         replicas = [replica for replica in placement.replicas if replica not in coming]
         in_sync = tuple(replica for replica in placement.state.in_sync if replica not in coming)
         if not in_sync:
             if not self._rules_of(asked.name, asked.partition).is_unclean:
-                raise Refusal(
+                raise ApiError(
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                     f"Unable to revert partition assignment for {asked.name}:{asked.partition} because it would "
                     "require an unclean leader election.",
@@ -159,7 +158,7 @@ def _check_factor(placement: Placement, target: Sequence[int]) -> None:
     before = len(placement.replicas) - len(placement.adding)
     if len(target) != before:
         message = f"The replication factor is changed from {before} to {len(target)}"
-        raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+        raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
 
 
 def _next(before: PartitionState, after: PartitionState, *, is_elected: bool = False) -> PartitionState:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ottla.controller.refusal import Refusal
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 
 MOST_CHARACTERS = 249
 CLUSTER_METADATA = "__cluster_metadata"
@@ -18,7 +17,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 def check_name(name: str) -> None:
     complaint = _complaint(name)
     if complaint is not None:
-        raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {complaint}")
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {complaint}")
 
 
 def is_legal(name: str) -> bool:

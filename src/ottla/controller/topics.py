@@ -16,11 +16,10 @@ from ottla.controller.changes import Change, Deletion, NewPartitions, NewTopic, 
 from ottla.controller.cluster import Cluster
 from ottla.controller.growing import NOT_IN_ORDER, InOrder, begun, closed
 from ottla.controller.layout import PartitionState, TopicNode, first_states
-from ottla.controller.refusal import Refusal
 from ottla.controller.topic_names import CLUSTER_METADATA, INTERNAL, check_name
 from ottla.log.topic_defaults import TopicDefaults
 from ottla.records.growth import is_growing
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 from ottla.wire.messages.create_partitions import CreatePartitionsTopic
 from ottla.wire.messages.create_topics import CreatableTopic
 from ottla.wire.messages.delete_topics import DeleteTopicState
@@ -48,31 +47,31 @@ def decide_creations(
     defaults: Defaults,
     random: Random,
     new_id: Callable[[], bytes],
-) -> dict[str, NewTopic | Refusal]:
+) -> dict[str, NewTopic | ApiError]:
     """What becomes of each name. A request that is too large is refused as a whole."""
     named = Counter(topic.name for topic in asked)
-    decisions: dict[str, NewTopic | Refusal] = {}
+    decisions: dict[str, NewTopic | ApiError] = {}
     try:
         alone = [topic for topic in asked if named[topic.name] == 1 and topic.name != CLUSTER_METADATA]
         _check_total(alone, defaults)
         for topic in alone:
             try:
                 decisions[topic.name] = _creation(cluster, topic, defaults, random, new_id)
-            except Refusal as refusal:
+            except ApiError as refusal:
                 decisions[topic.name] = refusal.bare
         _check_records(decisions)
-    except Refusal as refusal:
+    except ApiError as refusal:
         return dict.fromkeys(named, refusal.bare)
     for name, times in named.items():
         if times > 1:
-            decisions[name] = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            decisions[name] = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         elif name == CLUSTER_METADATA:
             message = f"Creation of internal topic {name} is prohibited."
-            decisions[name] = Refusal(ErrorCode.INVALID_REQUEST, message)
+            decisions[name] = ApiError(ErrorCode.INVALID_REQUEST, message)
     return decisions
 
 
-def refuse_creations(asked: Sequence[CreatableTopic], defaults: Defaults) -> dict[str, Refusal]:
+def refuse_creations(asked: Sequence[CreatableTopic], defaults: Defaults) -> dict[str, ApiError]:
     """What is wrong with a request as a whole, by the names that it is told for, before any topic is looked at."""
     named = Counter(topic.name for topic in asked)
     try:
@@ -80,10 +79,10 @@ def refuse_creations(asked: Sequence[CreatableTopic], defaults: Defaults) -> dic
         _check_total(alone, defaults)
         records = sum(1 + len(topic.configs) + _partition_count(topic, defaults) for topic in alone)
         _check_record_count(records)
-    except Refusal as refusal:
+    except ApiError as refusal:
         return dict.fromkeys(named, refusal.bare)
     return {
-        name: Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name, times in named.items() if times > 1
+        name: ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name, times in named.items() if times > 1
     }
 
 
@@ -98,17 +97,17 @@ def _check_total(asked: Sequence[CreatableTopic], defaults: Defaults) -> None:
         count = defaults.partitions if topic.num_partitions == BY_DEFAULT else topic.num_partitions
         total += len(topic.assignments) or count
     if total > MOST_PARTITIONS:
-        raise Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+        raise ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
 
-def _check_records(decisions: dict[str, NewTopic | Refusal]) -> None:
+def _check_records(decisions: dict[str, NewTopic | ApiError]) -> None:
     topics = [decision for decision in decisions.values() if isinstance(decision, NewTopic)]
     _check_record_count(sum(1 + len(topic.overrides) + len(topic.node.replicas) for topic in topics))
 
 
 def _check_record_count(count: int) -> None:
     if count > MOST_RECORDS:
-        raise Refusal(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+        raise ApiError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 
 
 def _creation(
@@ -117,11 +116,11 @@ def _creation(
     name = topic.name
     check_name(name)
     if name in cluster.topics:
-        raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     collision = cluster.collision(name)
     if collision is not None:
         message = f"Topic '{name}' collides with existing topic: {collision}"
-        raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
     overrides = {config.name: config.value for config in topic.configs}
     check_configs(defaults.configs, overrides)
     replicas = _replicas(cluster, topic, defaults, random)
@@ -134,7 +133,7 @@ def check_configs(defaults: TopicDefaults, overrides: dict[str, str | None]) -> 
         try:
             defaults.check(overrides)
         except ConfigError as error:
-            raise Refusal(ErrorCode.INVALID_CONFIG, str(error)) from error
+            raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
 
 def _replicas(cluster: Cluster, topic: CreatableTopic, defaults: Defaults, random: Random) -> list[list[int]]:
@@ -143,10 +142,10 @@ def _replicas(cluster: Cluster, topic: CreatableTopic, defaults: Defaults, rando
         return _manual_replicas(cluster, topic)
     if factor < BY_DEFAULT or factor == 0:
         message = "Replication factor must be larger than 0, or -1 to use the default value."
-        raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+        raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
     if count < BY_DEFAULT or count == 0:
         message = "Number of partitions was set to an invalid non-positive value."
-        raise Refusal(ErrorCode.INVALID_PARTITIONS, message)
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, message)
     count = defaults.partitions if count == BY_DEFAULT else count
     factor = defaults.replication_factor if factor == BY_DEFAULT else factor
     return _spread(cluster, count, factor, random)
@@ -164,20 +163,20 @@ def _manual_replicas(cluster: Cluster, topic: CreatableTopic) -> list[list[int]]
     for field, value in (("replication factor", topic.replication_factor), ("numPartitions", topic.num_partitions)):
         if value != BY_DEFAULT:
             message = f"A manual partition assignment was specified, but {field} was not set to -1."
-            raise Refusal(ErrorCode.INVALID_REQUEST, message)
+            raise ApiError(ErrorCode.INVALID_REQUEST, message)
     replicas: dict[int, list[int]] = {}
     factor = None
     for assignment in topic.assignments:
         index = assignment.partition_index
         if index in replicas:
             message = f"Found multiple manual partition assignments for partition {index}"
-            raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         check_manual(assignment.broker_ids, list(cluster.brokers), factor)
         factor = len(assignment.broker_ids)
         replicas[index] = assignment.broker_ids
     if sorted(replicas) != list(range(len(replicas))):
         message = "partitions should be a consecutive 0-based integer sequence"
-        raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
     return [replicas[index] for index in range(len(replicas))]
 
 
@@ -185,7 +184,7 @@ def _first_states(cluster: Cluster, replicas: Sequence[Sequence[int]]) -> list[P
     usable = set(cluster.usable)
     for index, brokers in enumerate(replicas):
         if usable.isdisjoint(brokers):
-            raise Refusal(
+            raise ApiError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 "All brokers specified in the manual partition assignment for "
                 f"partition {index} are fenced or in controlled shutdown.",
@@ -196,14 +195,14 @@ def _first_states(cluster: Cluster, replicas: Sequence[Sequence[int]]) -> list[P
 # Expanding
 
 
-def refuse_expansions(cluster: Cluster, asked: Sequence[CreatePartitionsTopic]) -> dict[str, Refusal]:
+def refuse_expansions(cluster: Cluster, asked: Sequence[CreatePartitionsTopic]) -> dict[str, ApiError]:
     """What is wrong with a request as a whole: one that is too large is refused without a word of why."""
     named = Counter(topic.name for topic in asked)
     added = [_added(cluster, topic) for topic in asked if named[topic.name] == 1]
     if sum(count for count in added if count <= MOST_RECORDS) > MOST_RECORDS:
-        return dict.fromkeys(named, Refusal(ErrorCode.UNKNOWN_SERVER_ERROR))
+        return dict.fromkeys(named, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
     return {
-        name: Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name, times in named.items() if times > 1
+        name: ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name, times in named.items() if times > 1
     }
 
 
@@ -219,13 +218,13 @@ def decide_expansions(
     asked: Sequence[CreatePartitionsTopic],
     random: Random,
     in_order: Mapping[str, InOrder] = NOT_IN_ORDER,
-) -> dict[str, NewPartitions | Refusal]:
+) -> dict[str, NewPartitions | ApiError]:
     """What becomes of each name, of a request that is not refused as a whole."""
-    decisions: dict[str, NewPartitions | Refusal] = {}
+    decisions: dict[str, NewPartitions | ApiError] = {}
     for topic in asked:
         try:
             decisions[topic.name] = _expansion(cluster, topic, random, in_order.get(topic.name))
-        except Refusal as refusal:
+        except ApiError as refusal:
             decisions[topic.name] = refusal.bare
     return decisions
 
@@ -235,31 +234,31 @@ def _expansion(
 ) -> NewPartitions:
     name, count = topic.name, topic.count
     if name not in cluster.topics:
-        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     node = cluster.topics[name]
     existing = node.replicas
     added = count - len(existing)
     if added == 0:
-        raise Refusal(ErrorCode.INVALID_PARTITIONS, f"Topic already has {count} partition(s).")
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {count} partition(s).")
     if added < 0:
-        raise Refusal(
+        raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
             f"The topic {name} currently has {len(existing)} partition(s); {count} would not be an increase.",
         )
     if name in INTERNAL:
         message = f"The partitions of {name} cannot be more: groups and transactions would be looked for in others."
-        raise Refusal(ErrorCode.INVALID_PARTITIONS, message)
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, message)
     if added > MOST_RECORDS:
-        raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
     if is_growing(node.growths):
         message = f"Topic {name} is growing in order: its last new partitions are not open yet."
-        raise Refusal(ErrorCode.INVALID_REQUEST, message)
+        raise ApiError(ErrorCode.INVALID_REQUEST, message)
     factor = len(existing[0])
     if topic.assignments is None:
         replicas = _spread(cluster, added, factor, random, len(existing))
         return _expanded(cluster, name, replicas, in_order)
     if len(topic.assignments) != added:
-        raise Refusal(
+        raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"Attempted to add {added} additional partition(s), but only {len(topic.assignments)} assignment(s) were "
             "specified.",
@@ -289,7 +288,7 @@ class DeletionDecision(NamedTuple):
 
     name: str | None
     topic_id: bytes
-    decision: Deletion | Refusal
+    decision: Deletion | ApiError
 
 
 def decide_deletions(cluster: Cluster, asked: Sequence[DeleteTopicState]) -> Iterator[DeletionDecision]:
@@ -326,7 +325,7 @@ def decide_deletions(cluster: Cluster, asked: Sequence[DeleteTopicState]) -> Ite
 
 
 def _kept(name: str | None, topic_id: bytes, code: ErrorCode, message: str) -> DeletionDecision:
-    return DeletionDecision(name, topic_id, Refusal(code, message))
+    return DeletionDecision(name, topic_id, ApiError(code, message))
 
 
 def _deletion(cluster: Cluster, name: str) -> Deletion:

@@ -10,18 +10,8 @@ from typing import ClassVar, NamedTuple
 from ottla.coordinator.operation import Operation, Reply
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_groups import ListedGroup
-from ottla.wire.texts import shortened
 
 MOST_INT = (1 << 31) - 1
-
-
-class GroupError(Exception):
-    """Raised before anything is written: what an operation has written stays."""
-
-    def __init__(self, code: ErrorCode, message: str | None = None) -> None:
-        super().__init__(message or code.meaning)
-        self.code = code
-        self.message = None if message is None else shortened(message)  # it may name what a client sent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What the log refuses, each with the number the protocol has for it."""
+"""What the log refuses, each with the code the protocol has for it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import errno
 import functools
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+from ottla.wire.errors import ApiError, ErrorCode
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 OUT_OF_FILES = frozenset({errno.EMFILE, errno.ENFILE})
@@ -18,48 +20,51 @@ def is_lasting(error: OSError) -> bool:
     return error.errno is not None and error.errno not in PASSING
 
 
-class LogError(Exception):
-    """An operation was refused and changed nothing. `code` is Kafka's error number for it."""
+class LogError(ApiError):
+    """An operation was refused and changed nothing."""
 
-    code = -1
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
+
+    def __init__(self, message: str) -> None:
+        super().__init__(self.code, message)
 
 
 class OffsetOutOfRange(LogError):
-    code = 1
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 class OutOfOrderSequence(LogError):
-    code = 45
+    code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 class InvalidProducerEpoch(LogError):
-    code = 47
+    code = ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 class InvalidTransactionState(LogError):
-    code = 48
+    code = ErrorCode.INVALID_TXN_STATE
 
 
 class CoordinatorFenced(LogError):
-    code = 52
+    code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
 class StorageFailed(LogError):
     """The disk failed, or failed before: the log takes no more writes until it is opened again."""
 
-    code = 56
+    code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class LogDeleted(StorageFailed):
     """The topic was deleted while somebody had to do with its log."""
 
-    code = 3
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class StaleLeaderEpoch(LogError):
     """Records of a leader that has been replaced: the log never goes back to an earlier epoch."""
 
-    code = 74
+    code = ErrorCode.FENCED_LEADER_EPOCH
 
 
 class UnexpectedOffset(LogError):
@@ -69,7 +74,7 @@ class UnexpectedOffset(LogError):
 class CorruptLog(LogError):
     """Bytes on disk that are not what was written."""
 
-    code = 2
+    code = ErrorCode.CORRUPT_MESSAGE
 
 
 class Stoppable(Protocol):

@@ -26,7 +26,7 @@ from ottla.records.compression import (
 )
 from ottla.records.memory import wrapping_add, wrapping_subtract
 from ottla.records.placement import Placement, Stray
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 
 LEAST_LEGACY_BYTES = 14  # the least that a length may say in any format
 TO_MAGIC_BYTES = at.MAGIC_AT + 1
@@ -40,7 +40,7 @@ CHECKED_AT_ONCE = 2000  # records that are looked at one by one
 RecordError = tuple[int, str]  # index of the record in its batch, what is wrong with it
 
 
-class InvalidRecords(ValueError):
+class InvalidRecords(ApiError):
     """The records are refused."""
 
     def __init__(
@@ -52,9 +52,7 @@ class InvalidRecords(ValueError):
         is_log_reached: bool = True,
         is_told: bool = False,
     ) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
+        super().__init__(code, message)
         self.record_errors = record_errors or []
         self.is_log_reached = is_log_reached
         """Whether the answer tells the log's start offset. Kafka finds some errors before it knows the log."""

@@ -25,14 +25,13 @@ from ottla.broker.loop.loop import Loop
 from ottla.broker.loop.slices import Steps
 from ottla.broker.network.listeners import Endpoint, plaintext
 from ottla.broker.topics import Topic
-from ottla.controller.refusal import Refusal
 from ottla.log.errors import LogError
 from ottla.records.build import build_batch
 from ottla.testing.faults import Faults, FaultyDispatch
 from ottla.testing.fresh_store import put_fresh_store
 from ottla.testing.full_disk import FillableDisk
 from ottla.testing.stored_records import StoredRecord, difference, stored_records
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
 if TYPE_CHECKING:
@@ -188,7 +187,7 @@ class LocalBroker:
             configs=[CreatableTopicConfig(name=key, value=value) for key, value in (config or {}).items()],
         )
         answer = self.run(lambda broker: broker.topic_requests.create([asked]))[name]
-        if isinstance(answer, Refusal):
+        if isinstance(answer, ApiError):
             raise answer
         return name
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from ottla.wire.texts import shortened
+
 _RETRIABLE = True
 
 
@@ -167,3 +169,17 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131, "The epoch of the topology is not allowed."
     STREAMS_TOPOLOGY_FENCED = 132, "The epoch of the topology is old."
     SHARE_SESSION_LIMIT_REACHED = 133, "There are as many share sessions as there may be.", _RETRIABLE
+
+
+class ApiError(Exception):
+    """What was asked for is refused: with a code, and where there is something to tell with a message for who asked."""
+
+    def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        super().__init__(message or code.meaning)
+        self.code = code
+        self.message = None if message is None else shortened(message)  # it may name what a client sent
+
+    @property
+    def bare(self) -> ApiError:
+        """The same, to be kept: one that was raised has the frames that it came through, and they have who keeps it."""
+        return ApiError(self.code, self.message)

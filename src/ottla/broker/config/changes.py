@@ -18,12 +18,11 @@ from ottla.controller.changes import Change, ChangedBrokerConfig, ChangedGroupCo
 from ottla.controller.configs import Asked, ResourceType, changed, check_asked, check_count
 from ottla.controller.configs import Change as SettingChange
 from ottla.controller.leaders import rules_changed
-from ottla.controller.refusal import Refusal
 from ottla.controller.steps import InSteps
 from ottla.controller.topic_names import check_name
 from ottla.controller.topics import check_configs
 from ottla.log.topic_config import TOPIC_SETTINGS
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -54,7 +53,7 @@ def answered_changes(
     """Make the changes, and an answer of the API's own kind for each."""
     outcomes = yield from _change_configs(broker, changes, validate_only=validate_only, origin=origin)
 
-    def answer(pair: tuple[ResourceChange, Refusal | None]) -> T:
+    def answer(pair: tuple[ResourceChange, ApiError | None]) -> T:
         change, refusal = pair
         return make_answer(
             error_code=0 if refusal is None else refusal.code,
@@ -68,13 +67,13 @@ def answered_changes(
 
 def _change_configs(
     broker: Broker, changes: Sequence[ResourceChange], *, validate_only: bool, origin: int | None
-) -> Generator[Waiting | None, None, list[Refusal | None]]:
+) -> Generator[Waiting | None, None, list[ApiError | None]]:
     """What became of each change, in their order, some at a time; None where it was made.
 
     `origin`: the broker that was asked, if it is not this one: its own settings are those that may be changed.
     """
     named = Counter((change.kind, change.name) for change in changes)
-    outcomes: list[Refusal | None] = []
+    outcomes: list[ApiError | None] = []
     for part in _parts(changes):
         outcomes += yield from _change_some(broker, part, named, origin, validate_only=validate_only)
         yield None
@@ -104,8 +103,8 @@ def _change_some(
     origin: int | None,
     *,
     validate_only: bool,
-) -> Generator[Waiting, None, list[Refusal | None]]:
-    outcomes: list[Refusal | None] = [None] * len(asked)
+) -> Generator[Waiting, None, list[ApiError | None]]:
+    outcomes: list[ApiError | None] = [None] * len(asked)
     places: list[int] = []  # in `asked`, of those that are found good
 
     def decide() -> InSteps[list[Change]]:
@@ -113,10 +112,10 @@ def _change_some(
         for place, change in enumerate(asked):
             try:
                 if named[change.kind, change.name] > 1:
-                    raise Refusal(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")  # noqa: TRY301
+                    raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")  # noqa: TRY301
                 decisions.append(_decided(broker, change, origin))
                 places.append(place)
-            except Refusal as refusal:
+            except ApiError as refusal:
                 outcomes[place] = refusal.bare
         if validate_only:
             return []
@@ -138,17 +137,17 @@ def _decided(broker: Broker, change: ResourceChange, origin: int | None) -> Chan
             return _decided_broker(broker, change, broker.node_id if origin is None else origin)
         case ResourceType.GROUP:
             return _decided_group(broker, change)
-    raise Refusal(ErrorCode.INVALID_REQUEST, f"Unknown resource type {change.kind}")
+    raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {change.kind}")
 
 
 def _decided_topic(broker: Broker, change: ResourceChange) -> ChangedTopicConfig:
     name = change.name
     if not name:
-        raise Refusal(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
     check_name(name)
     cluster = broker.controller.cluster
     if name not in cluster.topics:
-        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     defaults = broker.settings.topic_defaults
     before = {} if change.replaces else cluster.topic_configs[name]
     texts = changed(before, change.asked, TOPIC_SETTINGS, lambda key: defaults.effective(key, {})[0] or "")
@@ -159,13 +158,13 @@ def _decided_topic(broker: Broker, change: ResourceChange) -> ChangedTopicConfig
 def _decided_group(broker: Broker, change: ResourceChange) -> ChangedGroupConfig:
     name, known = change.name, broker.controller.cluster.group_configs
     if not name:
-        raise Refusal(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
     before = {} if change.replaces else known.get(name, {})
     texts = changed(before, change.asked, GROUP_SETTINGS, lambda _key: "")
     try:
         broker.group_configs.check(texts)
     except ConfigError as error:
-        raise Refusal(ErrorCode.INVALID_CONFIG, str(error)) from error
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
     return ChangedGroupConfig(name, texts, name in known)
 
 
@@ -188,7 +187,7 @@ def _decided_broker(broker: Broker, change: ResourceChange, asked_id: int) -> Ch
         else:
             settings.check_dynamic(known.get(None, {}), texts)
     except ConfigError as error:
-        raise Refusal(ErrorCode.INVALID_REQUEST, str(error)) from error
+        raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
     return ChangedBrokerConfig(node_id, texts)
 
 
@@ -200,10 +199,10 @@ def _node_id(asked_id: int, name: str) -> int | None:
         node_id = int(name)
     except ValueError:
         message = f"Node id must be an integer, but it is: {name}"
-        raise Refusal(ErrorCode.INVALID_REQUEST, message) from None
+        raise ApiError(ErrorCode.INVALID_REQUEST, message) from None
     if node_id != asked_id:
         message = f"Unexpected broker id, expected {asked_id}, but received {name}"
-        raise Refusal(ErrorCode.INVALID_REQUEST, message)
+        raise ApiError(ErrorCode.INVALID_REQUEST, message)
     return node_id
 
 
@@ -212,11 +211,11 @@ def _check_changeable(change: ResourceChange, node_id: int | None, before: dict[
     fixed = [name for name in names if not is_dynamic(name)]
     if fixed:
         message = f"Cannot update these configs dynamically: [{', '.join(fixed)}]"
-        raise Refusal(ErrorCode.INVALID_REQUEST, message)
+        raise ApiError(ErrorCode.INVALID_REQUEST, message)
     if node_id is None:
         alone = [name for name in names if name in ONE_BROKER_ONLY]
         if alone:
-            raise Refusal(
+            raise ApiError(
                 ErrorCode.INVALID_REQUEST,
                 "Cannot update these configs at default cluster level, broker id must be specified: "
                 f"[{', '.join(alone)}]",
@@ -226,11 +225,11 @@ def _check_changeable(change: ResourceChange, node_id: int | None, before: dict[
         removed = set(before) - kept if change.replaces else deleted
         if MIN_INSYNC_REPLICAS in removed:
             message = "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
-            raise Refusal(ErrorCode.INVALID_CONFIG, message)
+            raise ApiError(ErrorCode.INVALID_CONFIG, message)
         return
     alone = [name for name in names if name in ONE_BROKER_ONLY]
     if alone:  # Kafka closes listeners and opens others; what is not done must not be said to be
-        raise Refusal(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{', '.join(alone)}]")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{', '.join(alone)}]")
     if MIN_INSYNC_REPLICAS in names:
         message = "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
-        raise Refusal(ErrorCode.INVALID_CONFIG, message)
+        raise ApiError(ErrorCode.INVALID_CONFIG, message)

@@ -35,14 +35,13 @@ from ottla.controller.changes import (
 )
 from ottla.controller.cluster import Cluster
 from ottla.controller.layout import NOBODY, PartitionState, TopicNode
-from ottla.controller.refusal import Refusal
 from ottla.log.errors import LogError, StorageFailed
 from ottla.log.folders import LogFolders
 from ottla.log.impossible_epochs import mend_epochs
 from ottla.log.log import Log
 from ottla.log.topic_config import TopicConfig
 from ottla.replica.partition import Partition
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from ottla.broker.quotas.quotas import Quotas
@@ -53,7 +52,7 @@ PARTITIONS_A_STEP = 50
 TOPICS_A_STEP = 50
 OF_ANOTHER_TOPIC = "it belongs to another topic of this name"
 
-Applied = Callable[[list[Refusal | None], Exception | None], None]
+Applied = Callable[[list[ApiError | None], Exception | None], None]
 """What became of each change: None where it is true now. Or what went wrong in a way that nobody thought of."""
 
 
@@ -172,7 +171,7 @@ class Applier:
     def apply(self, changes: Sequence[Change], applied: Applied) -> None:
         """Make changes true that the store has, behind those that were given before."""
 
-        def done(refusals: list[Refusal | None] | None, failure: Exception | None) -> None:
+        def done(refusals: list[ApiError | None] | None, failure: Exception | None) -> None:
             applied(refusals if refusals is not None else [None] * len(changes), failure)
 
         self._slices.start(self._steps(changes), done)
@@ -182,16 +181,16 @@ class Applier:
         return not len(self._slices)
 
     def _steps(self, changes: Sequence[Change]) -> Steps:
-        refusals: list[Refusal | None] = []
+        refusals: list[ApiError | None] = []
         for change in changes:
             try:
                 yield from self._applied(change)
             except StorageFailed as failure:
                 events.warning("a topic cannot be created", reason=failure)
-                refusals.append(Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)))
+                refusals.append(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)))
             except Exception:  # a mistake with one change must not keep the others from being made
                 events.failure("a change could not be applied", change=type(change).__name__)
-                refusals.append(Refusal(ErrorCode.UNKNOWN_SERVER_ERROR))
+                refusals.append(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
             else:
                 refusals.append(None)
         yield from self._synced()

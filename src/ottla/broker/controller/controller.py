@@ -24,11 +24,10 @@ from ottla.controller.cluster import Cluster
 from ottla.controller.election import Office
 from ottla.controller.growing import Told
 from ottla.controller.layout import PartitionState
-from ottla.controller.refusal import Refusal
 from ottla.controller.steps import InSteps
 from ottla.controller.store import CommitTooLarge, CommitUncertain, Store, StoreError, VersionChanged, size_of
 from ottla.controller.topics import still_possible
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 from ottla.wire.messages.cluster_feed import ClusterFeedResponse
 
 events = Events("ottla.broker")
@@ -36,13 +35,13 @@ events = Events("ottla.broker")
 EPOCH_CHECK_BYTES = 1000
 STATES_A_PIECE = 200
 
-Outcomes = list[tuple[Change, Refusal | None]]
+Outcomes = list[tuple[Change, ApiError | None]]
 Done = Callable[[Outcomes, Exception | None], None]
 Decide = Callable[[], "Sequence[Change] | InSteps[list[Change]]"]
 """Looks at the cluster, and nothing else, when its turn comes. Nothing else is decided between its steps."""
 
 
-class NotController(Refusal):
+class NotController(ApiError):
     """Somebody else decides."""
 
     def __init__(self) -> None:
@@ -186,7 +185,7 @@ class Controller:
         event: _Event,
         changes: Sequence[Change],
         refused: Outcomes,
-        refusals: list[Refusal | None],
+        refusals: list[ApiError | None],
         failure: Exception | None,
     ) -> None:
         outcomes = [*zip(changes, refusals, strict=True), *refused]
@@ -253,8 +252,8 @@ def _pieces(change: Change) -> Iterator[Change]:
         yield ChangedStates(by_name)
 
 
-def _storage_refusal(error: StoreError) -> Refusal:
+def _storage_refusal(error: StoreError) -> ApiError:
     if isinstance(error, CommitTooLarge):  # to ask again does not help
-        return Refusal(ErrorCode.POLICY_VIOLATION, f"It is too large for the store of the cluster: {error}")
+        return ApiError(ErrorCode.POLICY_VIOLATION, f"It is too large for the store of the cluster: {error}")
     events.warning("a change was refused", reason=error)
-    return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"The store of the cluster cannot be written: {error}")
+    return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"The store of the cluster cannot be written: {error}")

@@ -17,9 +17,8 @@ from ottla.broker.controller.controller import NotController
 from ottla.broker.controller.topics import Charge
 from ottla.broker.loop.slices import Finished, Steps, Waiting
 from ottla.broker.network.peer import Answered, PeerFailure, PeerTimedOut
-from ottla.controller.refusal import Refusal
 from ottla.wire.apis import BY_KEY
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from ottla.wire.messages.forward import ForwardRequest, ForwardResponse
 from ottla.wire.registry import REQUESTS, RESPONSES
@@ -147,7 +146,7 @@ def _sent(broker: Broker, forward: ForwardRequest) -> Generator[Waiting, None, F
 
 def create_topics(
     broker: Broker, asked: list[CreatableTopic], charge: Charge | None = None
-) -> Generator[Any, None, dict[str, Refusal | None]]:
+) -> Generator[Any, None, dict[str, ApiError | None]]:
     """Have topics created, whoever decides; why not, for each that was not. PeerTimedOut: nobody decides for long."""
     if broker.membership.is_controller:
         requests = broker.topic_requests
@@ -156,7 +155,7 @@ def create_topics(
         except NotController:
             pass  # somebody else decides now
         else:
-            return {name: decision if isinstance(decision, Refusal) else None for name, decision in decided.items()}
+            return {name: decision if isinstance(decision, ApiError) else None for name, decision in decided.items()}
     elif charge is not None:
         charge(len(asked) * broker.settings.config.num_partitions)
     request = CreateTopicsRequest(topics=asked, timeout_ms=int(FORWARD_SECONDS * 1000), validate_only=False)
@@ -164,9 +163,9 @@ def create_topics(
     try:
         response = yield from answer_of_controller(broker, request, CREATE_TOPICS_VERSION, name, "", ANONYMOUS)
     except PeerFailure as failure:
-        return {topic.name: Refusal(ErrorCode.REQUEST_TIMED_OUT, str(failure)) for topic in asked}
+        return {topic.name: ApiError(ErrorCode.REQUEST_TIMED_OUT, str(failure)) for topic in asked}
     return {
-        topic.name: Refusal(ErrorCode(topic.error_code), topic.error_message) if topic.error_code else None
+        topic.name: ApiError(ErrorCode(topic.error_code), topic.error_message) if topic.error_code else None
         for topic in cast("CreateTopicsResponse", response).topics
     }
 

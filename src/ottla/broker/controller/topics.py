@@ -16,7 +16,6 @@ from ottla.broker.controller.controller import Controller
 from ottla.broker.loop.slices import Waiting, parts_of
 from ottla.controller.changes import Deletion, NewPartitions, NewTopic
 from ottla.controller.growing import NOT_IN_ORDER, InOrder
-from ottla.controller.refusal import Refusal
 from ottla.controller.topics import (
     Defaults,
     DeletionDecision,
@@ -26,7 +25,7 @@ from ottla.controller.topics import (
     refuse_creations,
     refuse_expansions,
 )
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 from ottla.wire.messages.create_partitions import CreatePartitionsTopic
 from ottla.wire.messages.create_topics import CreatableTopic
 from ottla.wire.messages.delete_topics import DeleteTopicState
@@ -36,7 +35,7 @@ TOPICS_A_PART = 50
 PARTITIONS_A_PART = 500
 
 Charge = Callable[[int], None]
-"""Counts partitions that come or go against somebody's quota; Refusal where that is used up."""
+"""Counts partitions that come or go against somebody's quota; ApiError where that is used up."""
 
 
 def _free(_partitions: int) -> None:
@@ -63,10 +62,10 @@ class TopicRequests:
 
     def create(
         self, asked: Sequence[CreatableTopic], *, validate_only: bool = False, charge: Charge = _free
-    ) -> Generator[Waiting | None, None, dict[str, NewTopic | Refusal]]:
+    ) -> Generator[Waiting | None, None, dict[str, NewTopic | ApiError]]:
         """What becomes of each name."""
         refused = refuse_creations(asked, self._defaults())
-        decisions: dict[str, NewTopic | Refusal] = {}
+        decisions: dict[str, NewTopic | ApiError] = {}
         yield None
         for part in _creation_parts([topic for topic in asked if topic.name not in refused]):
             decisions.update((yield from self._create_some(part, validate_only, charge)))
@@ -75,8 +74,8 @@ class TopicRequests:
 
     def _create_some(
         self, asked: Sequence[CreatableTopic], validate_only: bool, charge: Charge
-    ) -> Generator[Waiting, None, dict[str, NewTopic | Refusal]]:
-        decisions: dict[str, NewTopic | Refusal] = {}
+    ) -> Generator[Waiting, None, dict[str, NewTopic | ApiError]]:
+        decisions: dict[str, NewTopic | ApiError] = {}
 
         def decide() -> list[NewTopic]:
             cluster = self._controller.cluster
@@ -101,10 +100,10 @@ class TopicRequests:
         validate_only: bool = False,
         charge: Charge = _free,
         in_order: Mapping[str, InOrder] = NOT_IN_ORDER,
-    ) -> Generator[Waiting | None, None, dict[str, NewPartitions | Refusal]]:
+    ) -> Generator[Waiting | None, None, dict[str, NewPartitions | ApiError]]:
         """What becomes of each topic. `in_order`: those that keep the order of every key."""
         refused = refuse_expansions(self._controller.cluster, asked)
-        decisions: dict[str, NewPartitions | Refusal] = dict(refused)
+        decisions: dict[str, NewPartitions | ApiError] = dict(refused)
         yield None
         for part in parts_of([topic for topic in asked if topic.name not in refused], TOPICS_A_PART):
             decisions.update((yield from self._expand_some(part, validate_only, charge, in_order)))
@@ -116,8 +115,8 @@ class TopicRequests:
         validate_only: bool,
         charge: Charge,
         in_order: Mapping[str, InOrder],
-    ) -> Generator[Waiting, None, dict[str, NewPartitions | Refusal]]:
-        decisions: dict[str, NewPartitions | Refusal] = {}
+    ) -> Generator[Waiting, None, dict[str, NewPartitions | ApiError]]:
+        decisions: dict[str, NewPartitions | ApiError] = {}
 
         def decide() -> list[NewPartitions]:
             decisions.update(decide_expansions(self._controller.cluster, asked, self._random, in_order))
@@ -167,17 +166,17 @@ class TopicRequests:
             for answer in decisions
         ]
 
-    def _charged(self, decision: Deletion | Refusal, charge: Charge) -> Deletion | Refusal:
+    def _charged(self, decision: Deletion | ApiError, charge: Charge) -> Deletion | ApiError:
         """What a decision comes to in its turn: another may have deleted or expanded the topic since it was made."""
-        if isinstance(decision, Refusal):
+        if isinstance(decision, ApiError):
             return decision
         topic = self._controller.cluster.topics.get(decision.name)
         if topic is None or topic.topic_id != decision.topic_id:
             message = "This server does not host this topic-partition."
-            return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+            return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
         try:
             charge(len(topic.replicas))
-        except Refusal as refusal:
+        except ApiError as refusal:
             return refusal.bare
         return decision._replace(partition_count=len(topic.replicas))
 
@@ -185,7 +184,7 @@ class TopicRequests:
 def _charge(charge: Charge, partitions: int, name: str, decisions: dict[str, Any]) -> None:
     try:
         charge(partitions)
-    except Refusal as refusal:
+    except ApiError as refusal:
         decisions[name] = refusal.bare
 
 

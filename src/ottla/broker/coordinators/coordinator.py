@@ -16,11 +16,10 @@ from ottla.broker.events import Events
 from ottla.broker.loop.slices import Steps, Waiting
 from ottla.broker.network.peer import PeerFailure
 from ottla.controller.layout import NOBODY
-from ottla.controller.refusal import Refusal
 from ottla.coordinator.operation import NO_PRODUCER, Markers, Operation, Reply
 from ottla.coordinator.placement import partition_for
 from ottla.log.errors import LogError
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ class Coordinator(Generic[M]):
 
     def _topic_made(self, decisions: dict[str, object] | None, failure: Exception | None) -> None:
         decision = (decisions or {}).get(self.topic)
-        refusal = decision.message if isinstance(decision, Refusal) else None
+        refusal = decision.message if isinstance(decision, ApiError) else None
         if isinstance(failure, PeerFailure):
             refusal, failure = str(failure), None
         if refusal is not None and not self.partition_count and refusal != self._told_refusal:

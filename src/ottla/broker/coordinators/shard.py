@@ -305,4 +305,4 @@ def _refusal(failure: LogError) -> ErrorCode:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE  # another one may be found, or this one again later
     if failure.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
         return ErrorCode.NOT_COORDINATOR
-    return ErrorCode(failure.code)
+    return failure.code

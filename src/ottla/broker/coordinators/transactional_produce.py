@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import GeneratorType
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from ottla.broker.dispatch import answer_in_steps
 from ottla.records.batch import HEADER_SIZE, MAGIC, BatchHeader, read_header
 from ottla.replica.writer import FIRST_VERSION_WITH_TRANSACTIONS_2
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 if TYPE_CHECKING:
@@ -44,15 +44,10 @@ TopicPartition = tuple[str, int]
 Write = tuple["Partition", BatchHeader]
 
 
-class Refusal(NamedTuple):
-    code: ErrorCode
-    message: str | None = None
-
-
-SEVERAL_PRODUCERS = Refusal(
+SEVERAL_PRODUCERS = ApiError(
     ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID"
 )
-Refusals = dict[TopicPartition, Refusal]
+Refusals = dict[TopicPartition, ApiError]
 Produce = Callable[[Refusals], "Response | Steps | None"]
 FindPartition = Callable[[TopicProduceData, PartitionProduceData], "Partition | None"]
 
@@ -156,7 +151,7 @@ class _Admission:
         for partition, header in writes:
             producers = partition.log.producers
             if producers.is_replaced(header.producer_id, header.producer_epoch):
-                self._refusals[_name(partition)] = Refusal(ErrorCode.INVALID_PRODUCER_EPOCH)
+                self._refusals[_name(partition)] = ApiError(ErrorCode.INVALID_PRODUCER_EPOCH)
             elif not producers.takes_part(header.producer_id, header.producer_epoch) and self._asks:
                 name = _name(partition)
                 self._take_back[name] = producers.note_asked(header, self._broker.clock_ms())
@@ -190,7 +185,7 @@ class _Admission:
         """Who began to lead a partition meanwhile has asked nobody about it: its producer comes again."""
         for partition, epoch in self._epochs.items():
             if partition.leader_epoch != epoch:
-                self._refusals.setdefault(_name(partition), Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+                self._refusals.setdefault(_name(partition), ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     def _go_on(self) -> None:
         context = self._context
@@ -208,16 +203,16 @@ class _Admission:
         context.connection.release()
 
 
-def _refusal(code: ErrorCode, version: int) -> Refusal:
+def _refusal(code: ErrorCode, version: int) -> ApiError:
     """What the coordinator said, in words that a producer of this version understands."""
     if code is ErrorCode.PRODUCER_FENCED:
-        return Refusal(ErrorCode.INVALID_PRODUCER_EPOCH)
+        return ApiError(ErrorCode.INVALID_PRODUCER_EPOCH)
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < FIRST_VERSION_WITH_ABORTABLE_ERRORS:
-        return Refusal(ErrorCode.INVALID_TXN_STATE, "Partition was not added to the transaction")
+        return ApiError(ErrorCode.INVALID_TXN_STATE, "Partition was not added to the transaction")
     if code in PASSING or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < FIRST_VERSION_WITH_TRANSACTIONS_2):
         # An error that producers of any age try again after.
-        return Refusal(
+        return ApiError(
             ErrorCode.NOT_ENOUGH_REPLICAS,
             f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}",
         )
-    return Refusal(code)
+    return ApiError(code)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.loop.slices import Steps, mapped, parts_of
 from ottla.controller.changes import ChangedQuotas
 from ottla.controller.quotas import Alteration, Entity, altered, check_entity, entity_of, shown
-from ottla.controller.refusal import Refusal
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 from ottla.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -41,7 +40,7 @@ def _altered(
     """What became of some entities, which are changed all at once."""
     results: dict[Entity, EntryResult] = {}
 
-    def refuse(entity: Entity, refusal: Refusal) -> None:
+    def refuse(entity: Entity, refusal: ApiError) -> None:
         results[entity].error_code, results[entity].error_message = refusal.code, refusal.message
 
     def decide() -> list[ChangedQuotas]:
@@ -52,7 +51,7 @@ def _altered(
             try:
                 quotas = _quotas(broker, entity, entry, is_named_twice=named[entity] > 1)
                 changes.append(ChangedQuotas(entity, quotas))
-            except Refusal as refusal:
+            except ApiError as refusal:
                 refuse(entity, refusal)
         return [] if validate_only else changes
 
@@ -70,7 +69,7 @@ def _quotas(broker: Broker, entity: Entity, entry: EntryData, *, is_named_twice:
     """What the entity will have."""
     if is_named_twice or len({op.key for op in entry.ops}) < len(entry.ops):
         message = f"Ignoring duplicate entity ClientQuotaEntity(entries={shown(entity)})"
-        raise Refusal(ErrorCode.INVALID_REQUEST, message)
+        raise ApiError(ErrorCode.INVALID_REQUEST, message)
     check_entity(entity)
     alterations = [Alteration(op.key, None if op.remove else op.value) for op in entry.ops]
     return altered(entity, broker.controller.cluster.quotas.get(entity, {}), alterations)

@@ -10,8 +10,7 @@ from ottla.controller.cluster import Cluster
 from ottla.controller.layout import PartitionState
 from ottla.controller.leaders import Proposal, RulesOf, altered
 from ottla.controller.reassignments import Moves
-from ottla.controller.refusal import Refusal
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 from ottla.wire.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -69,7 +68,7 @@ def _decided(
             continue
         try:
             after = altered(cluster, state, rules_of(name, asked.partition_index), _proposal(node_id, asked, version))
-        except Refusal as refusal:
+        except ApiError as refusal:
             answer.error_code = refusal.code
         else:
             if after is not state:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.loop.slices import TopicPart, Waiting, parts_by_topic
 from ottla.controller.reassignments import Asked, Moves
-from ottla.controller.refusal import Refusal
+from ottla.wire.errors import ApiError
 from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -47,9 +47,9 @@ def handle(broker: Broker, request: AlterPartitionReassignmentsRequest, context:
 
 def _reassign(
     broker: Broker, part: Sequence[TopicPart], may_change_factor: bool
-) -> Generator[Waiting, None, list[Refusal | None]]:
+) -> Generator[Waiting, None, list[ApiError | None]]:
     """What became of each partition."""
-    refusals: list[Refusal | None] = []
+    refusals: list[ApiError | None] = []
 
     def decide() -> list[Change]:
         moves = Moves(broker.controller.cluster, broker.membership.rules())
@@ -58,7 +58,7 @@ def _reassign(
                 asked = Asked(topic.name, partition.partition_index, partition.replicas)
                 try:
                     moves.reassign(asked, may_change_factor=may_change_factor)
-                except Refusal as refusal:
+                except ApiError as refusal:
                     refusals.append(refusal.bare)
                 else:
                     refusals.append(None)
@@ -69,7 +69,7 @@ def _reassign(
     return [refusal or failed for refusal in refusals]
 
 
-def _result(index: int, refusal: Refusal | None) -> ReassignablePartitionResponse:
+def _result(index: int, refusal: ApiError | None) -> ReassignablePartitionResponse:
     if refusal is None:
         return ReassignablePartitionResponse(partition_index=index, error_code=0)
     return ReassignablePartitionResponse(partition_index=index, error_code=refusal.code, error_message=refusal.message)

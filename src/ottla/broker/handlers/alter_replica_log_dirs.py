@@ -56,5 +56,5 @@ def _move(broker: Broker, path: str, name: str, index: int) -> ErrorCode:
     try:
         broker.replica_moves.begin(partition, target)
     except LogError as refusal:
-        return ErrorCode(refusal.code)
+        return refusal.code
     return ErrorCode.NONE

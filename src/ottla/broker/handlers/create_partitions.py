@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.loop.slices import mapped
 from ottla.broker.quotas.mutations import Mutations
 from ottla.controller.changes import NewPartitions
-from ottla.controller.refusal import Refusal
+from ottla.wire.errors import ApiError
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -31,8 +31,8 @@ def handle(broker: Broker, request: CreatePartitionsRequest, context: Context) -
     return CreatePartitionsResponse(throttle_time_ms=mutations.throttle(), results=results)
 
 
-def _result(name: str, decision: NewPartitions | Refusal) -> CreatePartitionsTopicResult:
+def _result(name: str, decision: NewPartitions | ApiError) -> CreatePartitionsTopicResult:
     result = CreatePartitionsTopicResult(name=name, error_code=0)
-    if isinstance(decision, Refusal):
+    if isinstance(decision, ApiError):
         result.error_code, result.error_message = decision.code, decision.message
     return result

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from ottla.broker.loop.slices import Steps
 from ottla.broker.quotas.mutations import Mutations
 from ottla.controller.changes import NewTopic
-from ottla.controller.refusal import Refusal
 from ottla.log.topic_config import TOPIC_SETTINGS
+from ottla.wire.errors import ApiError
 from ottla.wire.messages.create_topics import (
     CreatableTopicConfigs,
     CreatableTopicResult,
@@ -34,7 +34,7 @@ def handle(broker: Broker, request: CreateTopicsRequest, context: Context) -> St
     topics = []
     for name, decision in decisions.items():
         yield None
-        if isinstance(decision, Refusal):
+        if isinstance(decision, ApiError):
             topics.append(_refused(name, decision))
             continue
         topics.append(topic := _created(decision))
@@ -46,7 +46,7 @@ def handle(broker: Broker, request: CreateTopicsRequest, context: Context) -> St
     return CreateTopicsResponse(throttle_time_ms=mutations.throttle(), topics=topics)
 
 
-def _refused(name: str, refusal: Refusal) -> CreatableTopicResult:
+def _refused(name: str, refusal: ApiError) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=refusal.code, error_message=refusal.message)
 
 

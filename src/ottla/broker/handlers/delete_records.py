@@ -87,5 +87,5 @@ def _delete(broker: Broker, topic: str, asked: tuple[int, int]) -> DeleteRecords
             low_watermark = partition.delete_records(offset, broker.clock_ms())
             code = ErrorCode.NONE
         except LogError as refusal:
-            code = ErrorCode(refusal.code)
+            code = refusal.code
     return DeleteRecordsPartitionResult(partition_index=index, low_watermark=low_watermark, error_code=code)

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.loop.slices import mapped
 from ottla.broker.quotas.mutations import Mutations
-from ottla.controller.refusal import Refusal
 from ottla.controller.topics import DeletionDecision
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 from ottla.wire.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -41,7 +40,7 @@ def handle(broker: Broker, request: DeleteTopicsRequest, context: Context) -> St
 
 def _result(answer: DeletionDecision) -> DeletableTopicResult:
     result = DeletableTopicResult(name=answer.name, topic_id=answer.topic_id, error_code=0)
-    if isinstance(answer.decision, Refusal):
+    if isinstance(answer.decision, ApiError):
         result.error_code, result.error_message = answer.decision.code, answer.decision.message
     return result
 

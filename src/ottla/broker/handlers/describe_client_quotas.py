@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.controller.quotas import check_components, matches
-from ottla.controller.refusal import Refusal
+from ottla.wire.errors import ApiError
 from ottla.wire.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def handle(broker: Broker, request: DescribeClientQuotasRequest, context: Context) -> Steps:
     try:
         check_components(request.components)
-    except Refusal as refusal:
+    except ApiError as refusal:
         return DescribeClientQuotasResponse(error_code=refusal.code, error_message=refusal.message, entries=None)
     entries = []
     for entity, quotas in list(broker.cluster.quotas.items()):

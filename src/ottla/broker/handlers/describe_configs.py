@@ -10,10 +10,9 @@ from ottla.broker.config.layers import broker_settings
 from ottla.broker.loop.slices import Steps, mapped, with_few_repeats
 from ottla.config import Described, Kind, Source
 from ottla.controller.configs import ResourceType
-from ottla.controller.refusal import Refusal
 from ottla.controller.topic_names import check_name
 from ottla.records.growth import CONFIG_NAME, encode_growths
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -58,7 +57,7 @@ def _result(
     )
     try:
         entries = _entries(broker, kind, name)
-    except Refusal as refusal:
+    except ApiError as refusal:
         result.error_code, result.error_message = refusal.code, refusal.message
         return result
     result.configs = [_entry(entry, request) for entry in entries if not keys or entry.name in keys]
@@ -74,16 +73,16 @@ def _entries(broker: Broker, kind: int, name: str) -> list[Described]:
             check_name(name)
             topic = broker.topics.by_name.get(name)
             if topic is None:
-                raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
             entries = broker.settings.topic_defaults.describe(topic.overrides)
             return [*entries, _growth(topic)] if topic.growths else entries
         case ResourceType.BROKER:
             return _broker_entries(broker, name)
         case ResourceType.GROUP:
             if not name:
-                raise Refusal(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
             return broker.group_configs.describe(name)
-    raise Refusal(ErrorCode.INVALID_REQUEST, MALFORMED)
+    raise ApiError(ErrorCode.INVALID_REQUEST, MALFORMED)
 
 
 def _growth(topic: Topic) -> Described:
@@ -100,10 +99,10 @@ def _broker_entries(broker: Broker, name: str) -> list[Described]:
     except ValueError:
         node_id = None
     if node_id is None:
-        raise Refusal(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
     if node_id != broker.node_id:
         message = f"Unexpected broker id, expected {broker.node_id} or empty string, but received {node_id}"
-        raise Refusal(ErrorCode.INVALID_REQUEST, message)
+        raise ApiError(ErrorCode.INVALID_REQUEST, message)
     return broker.settings.describe()
 
 

@@ -7,10 +7,9 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from ottla.broker.loop.slices import Steps, mapped, with_few_repeats
-from ottla.controller.refusal import Refusal
 from ottla.controller.topic_names import check_name
 from ottla.log.producers import NO_OFFSET, Producer
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -51,7 +50,7 @@ def _describe(broker: Broker, topic: str, index: int) -> Generator[None, None, P
 def _complaint(broker: Broker, topic: str, index: int) -> tuple[ErrorCode, str | None]:
     try:
         check_name(topic)
-    except Refusal as refusal:
+    except ApiError as refusal:
         return refusal.code, refusal.message
     if topic in broker.topics.by_name:
         return broker.topics.missing_code(topic, index), None

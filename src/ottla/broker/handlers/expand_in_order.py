@@ -8,7 +8,7 @@ from ottla.broker.loop.slices import mapped
 from ottla.broker.quotas.mutations import Mutations
 from ottla.controller.changes import NewPartitions
 from ottla.controller.growing import InOrder
-from ottla.controller.refusal import Refusal
+from ottla.wire.errors import ApiError
 from ottla.wire.messages.create_partitions import CreatePartitionsTopic
 from ottla.wire.messages.expand_in_order import ExpandedTopicResult, ExpandInOrderRequest, ExpandInOrderResponse
 
@@ -32,8 +32,8 @@ def handle(broker: Broker, request: ExpandInOrderRequest, context: Context) -> S
     return ExpandInOrderResponse(throttle_time_ms=mutations.throttle(), results=results)
 
 
-def _result(name: str, decision: NewPartitions | Refusal) -> ExpandedTopicResult:
+def _result(name: str, decision: NewPartitions | ApiError) -> ExpandedTopicResult:
     result = ExpandedTopicResult(name=name, error_code=0)
-    if isinstance(decision, Refusal):
+    if isinstance(decision, ApiError):
         result.error_code, result.error_message = decision.code, decision.message
     return result

@@ -149,7 +149,7 @@ class Fetch:
                 whole_batch=self._found_bytes == 0,
             )
         except LogError as refusal:
-            return failed(key[1], ErrorCode(refusal.code))
+            return failed(key[1], refusal.code)
         if read.records is not None:
             self._found_bytes += read.records.size_bytes
         return _shaped(key[1], read)

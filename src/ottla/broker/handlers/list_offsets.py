@@ -95,14 +95,14 @@ def _answer(
         partition.check_epoch(asked.current_leader_epoch)
         partition.check_leader()
     except LogError as refusal:
-        return _failed(index, ErrorCode(refusal.code))
+        return _failed(index, refusal.code)
     if timestamp in (LATEST, MAX_TIMESTAMP) and not partition.knows_high_watermark:
         is_new = version >= FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE
         return _failed(index, ErrorCode.OFFSET_NOT_AVAILABLE if is_new else ErrorCode.LEADER_NOT_AVAILABLE)
     try:
         found = yield from _find(partition, timestamp, isolation == READ_COMMITTED)
     except LogError as refusal:
-        return _failed(index, ErrorCode(refusal.code))
+        return _failed(index, refusal.code)
     except CorruptBatch:
         return _failed(index, ErrorCode.CORRUPT_MESSAGE)
     answer = ListOffsetsPartitionResponse(

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.loop.slices import Steps
 from ottla.coordinator.consumer.regex import compile_regex
-from ottla.coordinator.group import GroupError
 from ottla.coordinator.transactions.transaction import State, Transaction
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ def handle(broker: Broker, request: ListTransactionsRequest, context: Context) -
     pattern = request.transactional_id_pattern
     try:
         matches = compile_regex(pattern) if pattern else None
-    except GroupError as refusal:
+    except ApiError as refusal:
         return _response(refusal.code)
     now_ms = broker.clock_ms()
 

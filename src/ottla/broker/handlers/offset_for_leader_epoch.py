@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.loop.slices import Steps, mapped
 from ottla.log.errors import LogError
-from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -39,6 +38,6 @@ def _answer(broker: Broker, topic: str, asked: OffsetForLeaderPartition) -> Epoc
         partition.check_epoch(asked.current_leader_epoch)
         partition.check_leader()
     except LogError as refusal:
-        return EpochEndOffset(partition=asked.partition, error_code=ErrorCode(refusal.code))
+        return EpochEndOffset(partition=asked.partition, error_code=refusal.code)
     epoch, end_offset = partition.end_of_epoch(asked.leader_epoch)
     return EpochEndOffset(partition=asked.partition, error_code=0, leader_epoch=epoch, end_offset=end_offset)

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from ottla.controller.changes import Change, ForgottenBroker
 from ottla.controller.leaders import broker_down
-from ottla.controller.refusal import Refusal
 from ottla.controller.steps import InSteps
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 if TYPE_CHECKING:
@@ -23,16 +22,16 @@ if TYPE_CHECKING:
 
 def handle(broker: Broker, request: UnregisterBrokerRequest, context: Context) -> Steps:
     node_id = request.broker_id
-    refusals: list[Refusal] = []
+    refusals: list[ApiError] = []
 
     def decide() -> InSteps[list[Change]]:
         cluster = broker.controller.cluster
         if node_id not in cluster.brokers:
             message = f"Broker ID {node_id} is not currently registered"
-            refusals.append(Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, message))
+            refusals.append(ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, message))
         elif node_id == broker.node_id:
             message = f"Broker ID {node_id} is the controller; stop it first."
-            refusals.append(Refusal(ErrorCode.INVALID_REQUEST, message))
+            refusals.append(ApiError(ErrorCode.INVALID_REQUEST, message))
         if refusals:
             return []
         gone = yield from broker_down(cluster, broker.membership.rules(), node_id, is_registered=True)

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.quotas.quotas import CONTROLLER_MUTATION_RATE
-from ottla.controller.refusal import Refusal
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -28,7 +27,7 @@ class Mutations:
         self._throttle_ms = 0
 
     def charge(self, partitions: int) -> None:
-        """Count so many; Refusal if the client may not have them now."""
+        """Count so many; ApiError if the client may not have them now."""
         quotas, client, now_ms = self._broker.quotas, self._context.client_id, self._broker.steady_ms()
         if not quotas.are_set:
             return
@@ -36,7 +35,7 @@ class Mutations:
             throttle_ms = quotas.mutation_throttle_ms(client, now_ms)
             if throttle_ms:
                 self._throttle_ms = max(self._throttle_ms, throttle_ms)
-                raise Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
+                raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
             quotas.charge_mutations(client, partitions, now_ms)
         else:
             quotas.charge_mutations(client, partitions, now_ms)

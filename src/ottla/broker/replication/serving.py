@@ -295,9 +295,9 @@ class ReplicaSession:
                 whole_batch=self._found_bytes == 0 and not is_held_back,
             )
         except OffsetOutOfRange as refusal:
-            return failed(key[1], ErrorCode(refusal.code), partition.log.log_start_offset)
+            return failed(key[1], refusal.code, partition.log.log_start_offset)
         except LogError as refusal:
-            return failed(key[1], ErrorCode(refusal.code))
+            return failed(key[1], refusal.code)
         if read.diverging is None:
             refused = self._progress(partition, followed)
             if refused is not None:

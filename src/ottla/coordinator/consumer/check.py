@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ottla.coordinator.consumer.member import AWAY_EPOCH, LEFT_EPOCH, NEW_EPOCH
-from ottla.coordinator.group import GroupError
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 FIRST_VERSION_WITH_OWN_IDS = 1
@@ -30,7 +29,7 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, assign
     elif epoch < AWAY_EPOCH:
         raise _invalid("MemberEpoch is invalid.")
     if request.server_assignor is not None and request.server_assignor not in assignors:
-        raise GroupError(
+        raise ApiError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}.",
         )
@@ -45,5 +44,5 @@ def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
         raise _invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
 
 
-def _invalid(message: str) -> GroupError:
-    return GroupError(ErrorCode.INVALID_REQUEST, message)
+def _invalid(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, message)

@@ -18,10 +18,9 @@ from ottla.coordinator.consumer.membership import Admission, Membership, Step, c
 from ottla.coordinator.consumer.migration import Migration, encoded_assignment
 from ottla.coordinator.consumer.settings import MigrationPolicy
 from ottla.coordinator.consumer.timers import JOIN, REBALANCE, SYNC
-from ottla.coordinator.group import GroupError
 from ottla.coordinator.operation import Operation, Reply
 from ottla.coordinator.topics_view import TopicsView
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription, decode_subscription
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.join_group import JoinGroupResponse
@@ -53,7 +52,7 @@ class ClassicMembers:
             _check_join(group, joiner, member_id)
             admission = _admission(group, joiner, member_id)
             subscription = _subscription(joiner)
-        except GroupError as refusal:
+        except ApiError as refusal:
             is_pending = refusal.code is ErrorCode.MEMBER_ID_REQUIRED
             joiner.refuse(operation, refusal.code, member_id if is_pending else NOBODY)
             return True
@@ -75,7 +74,7 @@ class ClassicMembers:
     def sync(self, operation: Operation, group: ConsumerGroup, reply: Reply, request: SyncGroupRequest) -> None:
         try:
             member = _syncing(operation, group, request)
-        except GroupError as refusal:
+        except ApiError as refusal:
             operation.answer(reply, refused_sync(refusal.code))
             return
         group.timers.cancel(operation, member.member_id, SYNC)
@@ -100,7 +99,7 @@ class ClassicMembers:
             if _has_to_join(group, member):
                 group.timers.start_join(operation, member)
                 code = ErrorCode.REBALANCE_IN_PROGRESS
-        except GroupError as refusal:
+        except ApiError as refusal:
             code = refusal.code
         operation.answer(reply, HeartbeatResponse(error_code=code))
 
@@ -115,7 +114,7 @@ class ClassicMembers:
             try:
                 member = _leaving(group, identity)
                 members[member.member_id] = member
-            except GroupError as refusal:
+            except ApiError as refusal:
                 code = refusal.code
             responses.append(left(identity, code))
         self._membership.remove(operation, group, list(members.values()))
@@ -129,16 +128,16 @@ def _check_join(group: ConsumerGroup, joiner: Joiner, member_id: str) -> None:
     """The classic members of a group must have a protocol in common, in case they are left alone."""
     request = joiner.request
     if group.is_empty:
-        raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
     if group.settings.migration_policy is MigrationPolicy.DISABLED:
-        raise GroupError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     check_room(group, member_id)
     is_understood = group.subscriptions.counts.is_offered_by_all(name for name, _ in joiner.protocols)
     if request.protocol_type != CONSUMER_PROTOCOL or not is_understood:
-        raise GroupError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     is_nobody = not request.member_id and request.group_instance_id is None
     if is_nobody and joiner.version >= FIRST_VERSION_WITH_REQUIRED_IDS:
-        raise GroupError(ErrorCode.MEMBER_ID_REQUIRED)
+        raise ApiError(ErrorCode.MEMBER_ID_REQUIRED)
 
 
 def _admission(group: ConsumerGroup, joiner: Joiner, member_id: str) -> Admission:
@@ -155,7 +154,7 @@ def _subscription(joiner: Joiner) -> ConsumerProtocolSubscription:
     try:
         return decode_subscription(joiner.protocols[0][1])
     except ProtocolError as error:
-        raise GroupError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
 
 
 def _merged(profile: Profile, joiner: Joiner, subscription: ConsumerProtocolSubscription) -> Profile:
@@ -206,19 +205,19 @@ def _syncing(operation: Operation, group: ConsumerGroup, request: SyncGroupReque
     member = _classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
     names = None, _protocol_name(member)
     if request.protocol_type not in (None, CONSUMER_PROTOCOL) or request.protocol_name not in names:
-        raise GroupError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if member.progress.epoch < group.target.epoch and member.progress.state is not MemberState.UNREVOKED:
         group.timers.start_join(operation, member)
-        raise GroupError(ErrorCode.REBALANCE_IN_PROGRESS)
+        raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
     return member
 
 
 def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> Member:
     member = find_member(group, member_id, instance_id)
     if not member.is_classic:
-        raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
     if generation != member.progress.epoch:
-        raise GroupError(ErrorCode.ILLEGAL_GENERATION)
+        raise ApiError(ErrorCode.ILLEGAL_GENERATION)
     return member
 
 

@@ -15,9 +15,9 @@ from ottla.coordinator.consumer.membership import Admission, Membership, Step, c
 from ottla.coordinator.consumer.migration import Migration
 from ottla.coordinator.consumer.regex import compile_regex
 from ottla.coordinator.consumer.timers import JOIN, SYNC
-from ottla.coordinator.group import Client, GroupError
+from ottla.coordinator.group import Client
 from ottla.coordinator.operation import Operation, Reply
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 from ottla.wire.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -54,7 +54,7 @@ class Heartbeats:
                 if not request.member_id:
                     request.member_id = uuid_text(self._machine.make_uuid().bytes)
                 response = self._beat(operation, request, client)
-        except GroupError as refusal:
+        except ApiError as refusal:
             response = refused(refusal.code, refusal.message)
         operation.answer(reply, response)
 
@@ -131,7 +131,7 @@ def _existing(group: object, group_id: str, kind: str) -> ConsumerGroup:
     if isinstance(group, ConsumerGroup):
         return group
     what = f"{kind} {group_id} not found." if group is None else f"Group {group_id} is not a consumer group."
-    raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, what)
+    raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, what)
 
 
 def _joining(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> Admission:
@@ -141,7 +141,7 @@ def _joining(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> Ad
     if owner is None:
         return Admission(group.members.get(member_id) or Member(member_id))
     if not owner.is_classic and not owner.is_away:
-        raise GroupError(
+        raise ApiError(
             ErrorCode.UNRELEASED_INSTANCE_ID,
             f"Static member {member_id} with instance id {request.instance_id} cannot join the group because the "
             f"instance id is owned by {owner.member_id} member.",
@@ -211,14 +211,14 @@ def check_epoch(member: Member, request: ConsumerGroupHeartbeatRequest) -> None:
         if not has_missed_answer:
             raise _fenced("smaller", epoch, known.epoch)
     if known.state is MemberState.UNKNOWN and (owned is None or owned):
-        raise GroupError(
+        raise ApiError(
             ErrorCode.FENCED_MEMBER_EPOCH,
             "The consumer group member is in a unknown state. The member must abandon all its partitions and rejoin.",
         )
 
 
-def _fenced(how: str, epoch: int, known_epoch: int) -> GroupError:
-    return GroupError(
+def _fenced(how: str, epoch: int, known_epoch: int) -> ApiError:
+    return ApiError(
         ErrorCode.FENCED_MEMBER_EPOCH,
         f"The consumer group member has a {how} member epoch ({epoch}) than the one known by the group coordinator "
         f"({known_epoch}). The member must abandon all its partitions and rejoin.",

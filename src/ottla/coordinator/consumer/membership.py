@@ -22,9 +22,8 @@ from ottla.coordinator.consumer.records import (
 )
 from ottla.coordinator.consumer.subscriptions import RegexChange
 from ottla.coordinator.consumer.timers import REBALANCE
-from ottla.coordinator.group import GroupError
 from ottla.coordinator.operation import Operation
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from ottla.coordinator.group_machine import GroupMachine
@@ -50,7 +49,7 @@ def check_room(group: ConsumerGroup, member_id: str) -> None:
     most = group.settings.max_size
     if len(group.members) >= most and member_id not in group.members:
         message = f"The consumer group has reached its maximum capacity of {most} members."
-        raise GroupError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
+        raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
 
 def find_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Member:
@@ -59,13 +58,13 @@ def find_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -
         member = group.members.get(member_id)
         if member is None:
             message = f"Member {member_id} is not a member of group {group.group_id}."
-            raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID, message)
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, message)
         return member
     owner = group.static_member(instance_id)
     if owner is None:
-        raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if owner.member_id != member_id:
-        raise GroupError(
+        raise ApiError(
             ErrorCode.FENCED_INSTANCE_ID,
             f"Static member {member_id} with instance id {instance_id} was fenced by member {owner.member_id}.",
         )

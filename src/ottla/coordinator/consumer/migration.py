@@ -22,10 +22,10 @@ from ottla.coordinator.consumer.records import (
 )
 from ottla.coordinator.consumer.subscriptions import topics_hash
 from ottla.coordinator.consumer.target import NEVER_MS
-from ottla.coordinator.group import Client, GroupError
+from ottla.coordinator.group import Client
 from ottla.coordinator.operation import Operation
 from ottla.coordinator.topics_view import TopicsView
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 from ottla.wire.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     TopicPartition,
@@ -67,7 +67,7 @@ class Migration:
             raise _not_upgraded(group, "the embedded consumer protocol is malformed") from error
         if len(group.members) >= settings.max_size and member_id not in group.members:
             message = f"The consumer group has reached its maximum capacity of {settings.max_size} members."
-            raise GroupError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
+            raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
     def upgrade(self, operation: Operation, classic: ClassicGroup) -> ConsumerGroup:
         """Go on as a consumer group in the epoch that was the generation, everybody with what they have."""
@@ -126,8 +126,8 @@ class Migration:
         prepare(operation, replayed, self._machine.settings())
 
 
-def _not_upgraded(group: ClassicGroup, reason: str) -> GroupError:
-    return GroupError(
+def _not_upgraded(group: ClassicGroup, reason: str) -> ApiError:
+    return ApiError(
         ErrorCode.GROUP_ID_NOT_FOUND,
         f"Cannot upgrade classic group {group.group_id} to consumer group because {reason}.",
     )

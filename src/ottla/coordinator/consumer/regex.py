@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.coordinator.group import GroupError
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode
 
 MOST_MATCHER_BYTES = 8 << 20
 
@@ -24,7 +23,7 @@ _COMPLAINTS = {
 }
 
 
-class RegexUnavailable(GroupError):
+class RegexUnavailable(ApiError):
     """RE2 is an optional dependency: who only wants the client does not install it."""
 
     def __init__(self) -> None:
@@ -33,7 +32,7 @@ class RegexUnavailable(GroupError):
 
 
 def compile_regex(regex: str) -> Callable[[str], bool]:
-    """What tells whether a name matches as a whole; GroupError if the expression is none."""
+    """What tells whether a name matches as a whole; ApiError if the expression is none."""
     try:
         import re2
     except ImportError as error:
@@ -49,9 +48,9 @@ def compile_regex(regex: str) -> Callable[[str], bool]:
     return lambda name: compiled.fullmatch(name) is not None
 
 
-def _refusal(regex: str, complaint: bytes | str) -> GroupError:
+def _refusal(regex: str, complaint: bytes | str) -> ApiError:
     text = complaint.decode("utf-8", "replace") if isinstance(complaint, bytes) else complaint
     what, _, _ = text.partition(": ")
     said = _COMPLAINTS.get(text) or _COMPLAINTS.get(what, what)
     message = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {said}."
-    return GroupError(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
+    return ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, message)

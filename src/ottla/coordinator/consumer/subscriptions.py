@@ -18,9 +18,9 @@ from ottla.coordinator.consumer.member import Profile
 from ottla.coordinator.consumer.records import write_regex
 from ottla.coordinator.consumer.regex import RegexUnavailable, compile_regex
 from ottla.coordinator.consumer.settings import ConsumerSettings
-from ottla.coordinator.group import GroupError
 from ottla.coordinator.operation import Operation, Work
 from ottla.coordinator.topics_view import TopicsView
+from ottla.wire.errors import ApiError
 
 LEAST_INTERVAL_MS = 10_000
 COMPARED_AT_ONCE = 300  # names, some microseconds each
@@ -218,7 +218,7 @@ def _matcher(regex: str) -> Callable[[str], bool] | None:
         return compile_regex(regex)
     except RegexUnavailable:
         return None
-    except GroupError:  # a log may hold one that whoever wrote it understood
+    except ApiError:  # a log may hold one that whoever wrote it understood
         return lambda _name: False
 
 

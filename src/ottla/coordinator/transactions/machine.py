@@ -132,8 +132,8 @@ class TransactionMachine:
         """Give a producer its id and epoch. `expected`: those it has, if it goes on after an error (KIP-360)."""
         try:
             answer = self._initialize(operation, transactional_id, timeout_ms, expected)
-        except NoProducerId:
-            answer = Identity(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        except NoProducerId as refusal:
+            answer = Identity(refusal.code)
         operation.answer(reply, answer)
 
     def _initialize(
@@ -248,8 +248,8 @@ class TransactionMachine:
         """Commit or abort; answered when that is decided, before the partitions have been told."""
         try:
             answer = self._end(operation, transactional_id, producer, version, is_commit=is_commit)
-        except NoProducerId:
-            answer = Identity(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        except NoProducerId as refusal:
+            answer = Identity(refusal.code)
         operation.answer(reply, answer)
 
     def _end(

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ottla.wire.errors import ApiError, ErrorCode
+
 FEW_LEFT = 100  # then the next block is fetched
 
 
-class NoProducerId(Exception):
+class NoProducerId(ApiError):
     """There is no id at the moment; a block is on its way."""
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 class ProducerIds:

@@ -14,7 +14,6 @@ from ottla.broker.loop.loop import Loop
 from ottla.broker.loop.slices import run_to_end
 from ottla.controller.local_store import LocalStore
 from ottla.controller.memory_nodes import MemoryNodes, MemoryTree
-from ottla.controller.refusal import Refusal
 from ottla.log.errors import LogError
 from ottla.records.build import build_batch
 from ottla.records.read import Batch, read_batches
@@ -26,6 +25,7 @@ from ottla.testing.simulation.randomness import taken_over
 from ottla.testing.world.event_loop import SimulatedEventLoop
 from ottla.testing.world.faults import Faults, Odds
 from ottla.testing.world.network import Network
+from ottla.wire.errors import ApiError
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
 T = TypeVar("T")
@@ -166,7 +166,7 @@ class World:
         )
         assert self._loop is not None
         answer = run_to_end(self._loop, self.broker.topic_requests.create([asked]))[name]
-        if isinstance(answer, Refusal):
+        if isinstance(answer, ApiError):
             raise answer
         return name
 
