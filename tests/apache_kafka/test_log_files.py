@@ -10,7 +10,6 @@ import pytest
 from ottla.log.checkpoint import parse_epochs
 from ottla.log.compaction import Compaction, cleanable
 from ottla.log.files import DiskFiles
-from ottla.log.housekeeping import run_here
 from ottla.log.log import Log
 from ottla.log.manager import LogManager
 from ottla.log.recovery import Recovered, open_log
@@ -20,6 +19,7 @@ from ottla.records.build import ControlMarker, build_batch, build_marker
 from ottla.records.read import read_records
 from tests.apache_kafka.harness import run_tool
 from tests.apache_kafka.mixed_topic import MixedTopic, WrittenRecord
+from tests.log.slices import run_here
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 COMPLAINTS = (

@@ -14,7 +14,6 @@ from ottla.cli.main import main
 from ottla.log.checkpoint import LEADER_EPOCHS
 from ottla.log.compaction import Compaction, cleanable
 from ottla.log.files import DiskFiles
-from ottla.log.housekeeping import run_here
 from ottla.log.inspect.folder import check_path
 from ottla.log.producers import Producers
 from ottla.log.recovery import open_log
@@ -31,6 +30,7 @@ from ottla.records.batch import (
 )
 from ottla.records.build import build_batch
 from tests.cli.partitions import TIME, append, contents
+from tests.log.slices import run_here
 
 FIRST = "00000000000000000000"
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ottla.log.checkpoint import RECOVERY_POINTS
-from ottla.log.housekeeping import Housekeeping, run_here
+from ottla.log.housekeeping import Housekeeping
 from ottla.log.log import Log
 from ottla.log.manager import LogManager
 from ottla.log.topic_config import TopicConfig
@@ -13,6 +13,7 @@ from ottla.records.read import Batch
 from ottla.testing.files import SimulatedFiles
 from ottla.testing.loss import SYNCED_ONLY
 from tests.log.expected import ProducerState, check_segments, epochs_of, transactions_of
+from tests.log.slices import run_here
 from tests.log.writing import append_batch, served_batches
 
 FOLDER = "data"

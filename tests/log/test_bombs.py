@@ -11,7 +11,6 @@ import pytest
 
 from ottla.log.compaction import ENTRY_BYTES, Compaction, cleanable
 from ottla.log.files import DiskFiles
-from ottla.log.housekeeping import run_here
 from ottla.log.inspect.partition import PartitionCheck
 from ottla.log.lookup import FoundOffset, offset_for_timestamp
 from ottla.log.visible import visible_count
@@ -21,6 +20,7 @@ from ottla.records.codec import encode_columns
 from ottla.records.compression import GZIP, LZ4, NAMES, ZSTD, TooLarge
 from ottla.testing.files import SimulatedFiles
 from tests.log.bombs import TIMESTAMP, bomb
+from tests.log.slices import run_here
 from tests.log.test_compaction import compact, contents, make_log, pairs, put, seal
 from tests.log.writing import append_batch
 

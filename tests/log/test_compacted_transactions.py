@@ -13,13 +13,14 @@ import pytest
 
 from ottla.log.checkpoint import CLEANER_OFFSETS, RECOVERY_POINTS
 from ottla.log.compaction import ENTRY_BYTES
-from ottla.log.housekeeping import Housekeeping, run_here
+from ottla.log.housekeeping import Housekeeping
 from ottla.log.log import Log
 from ottla.log.manager import LogManager
 from ottla.log.topic_config import MOST, TopicConfig
 from ottla.records.build import build_batch
 from ottla.testing.files import SimulatedFiles
 from tests.log.committed_reader import committed_records
+from tests.log.slices import run_here
 from tests.log.writing import append_batch, append_marker
 
 SEEDS = int(os.environ.get("OTTLA_COMPACTION_SEEDS", "15"))

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from ottla.log.compaction import ENTRY_BYTES, MOST_TOGETHER, Compaction, cleanable
 from ottla.log.errors import CorruptLog
 from ottla.log.files import DiskFiles
-from ottla.log.housekeeping import run_here
 from ottla.log.log import Log
 from ottla.log.recovery import open_log
 from ottla.log.replay import rebuild_producers
@@ -23,6 +22,7 @@ from ottla.records.build import ControlMarker, build_batch, build_marker
 from ottla.records.codec import Record
 from ottla.records.read import read_records
 from ottla.testing.files import SimulatedFiles
+from tests.log.slices import run_here
 
 DAY_MS = 86_400_000
 COMPACTED = TopicConfig(cleanup_policy=("compact",), internal_segment_bytes=1 << 20)

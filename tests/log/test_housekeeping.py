@@ -15,7 +15,6 @@ from ottla.log.housekeeping import (
     FoldersHousekeeping,
     Housekeeping,
     Slices,
-    run_here,
 )
 from ottla.log.log import Log
 from ottla.log.manager import LogManager
@@ -25,6 +24,7 @@ from ottla.log.topic_config import TopicConfig
 from ottla.records.batch import read_header
 from ottla.records.build import build_batch
 from ottla.testing.files import Effect, SimulatedFiles
+from tests.log.slices import run_here
 
 
 class Clock:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.log.housekeeping import Housekeeping, run_here
+from ottla.log.housekeeping import Housekeeping
 from ottla.log.log import Log
 from ottla.log.manager import LogManager
 from ottla.log.recovery import Recovered
@@ -12,6 +12,7 @@ from ottla.log.segment import INDEX, TIME_INDEX
 from ottla.testing.files import SimulatedFiles
 from ottla.testing.loss import SYNCED_ONLY
 from tests.log.expected import check_segments
+from tests.log.slices import run_here
 from tests.log.writing import FOLDER, SMALL, append, append_marker, new_log, served_offsets
 
 RESUMED, END = 21, 32

@@ -336,19 +336,3 @@ class _Failures:
     def raise_first(self) -> None:
         if self.first is not None:
             raise self.first
-
-
-def run_here(slices: Slices) -> None:
-    """Run slices to their end, jobs and all, on this thread."""
-    failed: OSError | None = None
-    while True:
-        try:
-            job = next(slices) if failed is None else slices.throw(failed)
-        except StopIteration:
-            return
-        failed = None
-        try:
-            if job is not None:
-                job()
-        except OSError as error:
-            failed = error

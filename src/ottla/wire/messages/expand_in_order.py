@@ -7,8 +7,9 @@ start.
 from __future__ import annotations
 
 from ottla.wire import apis
+from ottla.wire.messages.create_partitions import CreatePartitionsTopicResult
 from ottla.wire.schema import Request, Response, Struct
-from ottla.wire.types import Bool, Int16, Int32, String
+from ottla.wire.types import Bool, Int32, String
 
 
 class ExpandedTopic(Struct):
@@ -23,12 +24,6 @@ class ExpandInOrderRequest(Request, api=apis.EXPAND_IN_ORDER):
     validate_only: Bool = False
 
 
-class ExpandedTopicResult(Struct):
-    name: String
-    error_code: Int16
-    error_message: String | None = None
-
-
 class ExpandInOrderResponse(Response, api=apis.EXPAND_IN_ORDER):
     throttle_time_ms: Int32 = 0
-    results: list[ExpandedTopicResult]
+    results: list[CreatePartitionsTopicResult]
