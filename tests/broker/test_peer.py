@@ -18,9 +18,9 @@ from ottla.broker.network.peer import (
     PeerLost,
     PeerRefused,
     PeerSettings,
+    PeerState,
     PeerTimedOut,
     PeerUnreachable,
-    State,
 )
 from ottla.testing import LocalBroker
 from ottla.testing.simulated_system import SimulatedSystem
@@ -194,12 +194,12 @@ def test_what_the_system_said_of_a_closed_socket_is_not_taken_for_the_next_one(s
     scene.run_until(lambda: bool(scene.answers))
     [late] = [callback for watched, _, callback in scene.system._watched.values() if watched is scene.peer._socket]
     scene.other.cut()
-    scene.run_until(lambda: scene.peer.state is State.IDLE)
+    scene.run_until(lambda: scene.peer.state is PeerState.IDLE)
     late(READ | WRITE)
     scene.ask()
-    assert scene.peer.state is State.CONNECTING
+    assert scene.peer.state is PeerState.CONNECTING
     late(READ | WRITE)
-    assert scene.peer.state is State.CONNECTING
+    assert scene.peer.state is PeerState.CONNECTING
     scene.run_until(lambda: bool(scene.other.correlation_ids))
     scene.other.answer()
     scene.run_until(lambda: len(scene.answers) == 2)
@@ -209,7 +209,7 @@ def test_nobody_is_asked_for_nothing(scene: Scene) -> None:
     scene.ask()
     scene.run(10)
     assert scene.failures() == [PeerRefused]
-    assert scene.peer.state is State.IDLE  # until somebody asks
+    assert scene.peer.state is PeerState.IDLE  # until somebody asks
 
 
 def test_a_lost_connection_is_told_and_made_again(scene: Scene) -> None:
@@ -304,7 +304,7 @@ def test_an_answer_that_nobody_asked_for_ends_the_connection(scene: Scene) -> No
     scene.other.answer(1)
     scene.run()
     assert scene.numbers() == [1]
-    assert scene.peer.state is State.IDLE
+    assert scene.peer.state is PeerState.IDLE
 
 
 def test_what_waits_is_bounded() -> None:

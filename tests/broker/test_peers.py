@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.broker.loop.loop import Loop
 from ottla.broker.network.listeners import Endpoint
-from ottla.broker.network.peer import PeerUnreachable, State
+from ottla.broker.network.peer import PeerState, PeerUnreachable
 from ottla.broker.network.peers import Address, Peers
 from ottla.testing.simulated_system import SimulatedSystem
 from ottla.wire.messages.api_versions import ApiVersionsRequest
@@ -18,15 +18,15 @@ def test_brokers_and_lanes_have_their_own_connections_until_they_move() -> None:
     assert (peers.to(1), peers.to(1, "fetch"), peers.to(2)) == (one, lane, two)
     where[1] = Address(Endpoint("127.0.0.1", 9), 5)
     assert peers.to(1).port == 9
-    assert one.state is State.CLOSED
-    assert lane.state is State.IDLE
+    assert one.state is PeerState.CLOSED
+    assert lane.state is PeerState.IDLE
     del where[2]
     peers.brokers_changed()
-    assert (lane.state, two.state) == (State.CLOSED, State.CLOSED)
+    assert (lane.state, two.state) == (PeerState.CLOSED, PeerState.CLOSED)
     moved = peers.to(1)
     peers.close()
-    assert moved.state is State.CLOSED
-    assert peers.to(1).state is State.CLOSED
+    assert moved.state is PeerState.CLOSED
+    assert peers.to(1).state is PeerState.CLOSED
 
 
 def test_a_broker_that_was_started_anew_has_another_connection() -> None:
@@ -39,9 +39,9 @@ def test_a_broker_that_was_started_anew_has_another_connection() -> None:
     where[1] = where[1]._replace(broker_epoch=6)
     peers.brokers_changed()
     loop.run_once()
-    assert before.state is State.CLOSED
+    assert before.state is PeerState.CLOSED
     assert isinstance(answers[0], PeerUnreachable)
-    assert peers.to(1, "fetch").state is not State.CLOSED
+    assert peers.to(1, "fetch").state is not PeerState.CLOSED
 
 
 def test_a_broker_that_nobody_knows_cannot_be_reached() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from ottla.client import CommitFailed, ServerError, TopicPartition
 from ottla.client.consumer.partition_position import PartitionPosition
-from ottla.client.group.commit import Commit, Verdict, judge
+from ottla.client.group.commit import Commit, CommitVerdict, judge
 from ottla.client.group.offsets import Membership, Offset
 from ottla.wire.errors import ErrorCode
 
@@ -22,21 +22,21 @@ def begun(*partitions: TopicPartition) -> tuple[Commit, dict[TopicPartition, Par
 @pytest.mark.parametrize(
     ("code", "verdict"),
     [
-        (ErrorCode.NONE, Verdict.DONE),
-        (ErrorCode.REBALANCE_IN_PROGRESS, Verdict.AGAIN),
-        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, Verdict.AGAIN),
-        (ErrorCode.NOT_COORDINATOR, Verdict.AGAIN),
-        (ErrorCode.ILLEGAL_GENERATION, Verdict.STALE),
-        (ErrorCode.STALE_MEMBER_EPOCH, Verdict.STALE),
-        (ErrorCode.UNKNOWN_MEMBER_ID, Verdict.LOST),
-        (ErrorCode.FENCED_INSTANCE_ID, Verdict.LOST),
-        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, Verdict.REFUSED),
-        (ErrorCode.GROUP_AUTHORIZATION_FAILED, Verdict.REFUSED),
-        (ErrorCode.OFFSET_METADATA_TOO_LARGE, Verdict.REFUSED),
-        (30_000, Verdict.REFUSED),
+        (ErrorCode.NONE, CommitVerdict.DONE),
+        (ErrorCode.REBALANCE_IN_PROGRESS, CommitVerdict.AGAIN),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, CommitVerdict.AGAIN),
+        (ErrorCode.NOT_COORDINATOR, CommitVerdict.AGAIN),
+        (ErrorCode.ILLEGAL_GENERATION, CommitVerdict.STALE),
+        (ErrorCode.STALE_MEMBER_EPOCH, CommitVerdict.STALE),
+        (ErrorCode.UNKNOWN_MEMBER_ID, CommitVerdict.LOST),
+        (ErrorCode.FENCED_INSTANCE_ID, CommitVerdict.LOST),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, CommitVerdict.REFUSED),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, CommitVerdict.REFUSED),
+        (ErrorCode.OFFSET_METADATA_TOO_LARGE, CommitVerdict.REFUSED),
+        (30_000, CommitVerdict.REFUSED),
     ],
 )
-def test_what_a_code_means(code: int, verdict: Verdict) -> None:
+def test_what_a_code_means(code: int, verdict: CommitVerdict) -> None:
     assert judge(code) is verdict
 
 

@@ -13,7 +13,7 @@ from ottla.controller.cluster import Cluster
 from ottla.controller.elections import PREFERRED, UNCLEAN, decide_elections
 from ottla.controller.layout import NOBODY, BrokerNode, PartitionState, TopicNode
 from ottla.controller.leaders import rules_in
-from ottla.controller.reassignments import Asked, Moves, Placement, moving, placement_of
+from ottla.controller.reassignments import Moves, Placement, Reassignment, moving, placement_of
 from ottla.wire.errors import ApiError, ErrorCode
 
 BROKERS = (1, 2, 3, 4)
@@ -43,12 +43,12 @@ class World:
 
     def reassign(self, *replicas: int, may_change_factor: bool = True) -> Placement:
         moves = self.moves()
-        moves.reassign(Asked("t", 0, replicas), may_change_factor=may_change_factor)
+        moves.reassign(Reassignment("t", 0, replicas), may_change_factor=may_change_factor)
         return self.bring_about(moves)
 
     def cancel(self) -> Placement:
         moves = self.moves()
-        moves.reassign(Asked("t", 0, None))
+        moves.reassign(Reassignment("t", 0, None))
         return self.bring_about(moves)
 
     def in_sync(self, *brokers: int) -> Placement:
@@ -178,7 +178,7 @@ def test_nobody_in_sync_is_left_to_take_it_back_to() -> None:
 def test_what_cannot_be(asked: tuple[str, int, list[int] | None], may_change: bool, code: int, message: str) -> None:
     moves = World(1, 2).moves()
     with pytest.raises(ApiError) as refused:
-        moves.reassign(Asked(*asked), may_change_factor=may_change)
+        moves.reassign(Reassignment(*asked), may_change_factor=may_change)
     assert (refused.value.code, (refused.value.message or "").endswith(message)) == (code, True)
     assert moves.changes() == []
 

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ottla.coordinator.classic.generation import Generation, State
+from ottla.coordinator.classic.generation import ClassicState, Generation
 from ottla.coordinator.classic.group import ClassicGroup
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_and_group_records import GroupMetadataKey
@@ -143,7 +143,7 @@ class ClassicGroupLife(RuleBasedStateMachine):
     def _lasting(self) -> tuple[object, ...] | None:
         """What the group is; None while it is between two generations, of which the first is lost and made again."""
         group = self.world.driver.machine.groups.get(GROUP)
-        if not isinstance(group, ClassicGroup) or group.state not in (State.STABLE, State.EMPTY):
+        if not isinstance(group, ClassicGroup) or group.state not in (ClassicState.STABLE, ClassicState.EMPTY):
             return None
         members = [(each.member_id, each.instance_id, each.assignment, each.client) for each in group.members.values()]
         return group.state, group.current.since_ms, group.generation, group.protocol, group.leader_id, members
@@ -205,7 +205,9 @@ class ClassicGroupLife(RuleBasedStateMachine):
     def the_group_is_in_order(self) -> None:
         group = self.world.group
         assert group.joining_count <= MAX_SIZE
-        if group.state is not State.PREPARING:  # members of the last generation who do not join any more go at its end
+        if (
+            group.state is not ClassicState.PREPARING
+        ):  # members of the last generation who do not join any more go at its end
             assert len(group.members) - len(group.static_members) <= MAX_SIZE
         assert (group.leader_id in group.members) if group.members else group.leader_id is None
         assert set(group.static_members.values()) <= set(group.members)

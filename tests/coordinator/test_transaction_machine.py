@@ -6,7 +6,7 @@ import pytest
 
 from ottla.coordinator.operation import Operation
 from ottla.coordinator.transactions.machine import ABORT_TIMER, LOOKED_AT_ONCE, Identity, TransactionSettings
-from ottla.coordinator.transactions.transaction import LAST_EPOCH, VERSION_1, VERSION_2, State, Transaction
+from ottla.coordinator.transactions.transaction import LAST_EPOCH, VERSION_1, VERSION_2, Transaction, TransactionState
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.transaction_records import TransactionLogKey, TransactionLogValue
 from tests.coordinator.transactions import ID, STATES, T0, T1, VERSIONS, Transactions
@@ -86,7 +86,7 @@ def test_a_producer_that_missed_the_end_goes_on_with_its_epoch(transactions: Tra
 def test_beginning_aborts_what_is_open(transactions: Transactions) -> None:
     transactions.ongoing()
     assert transactions.init() == (CONCURRENT, -1, -1)
-    assert transactions[ID].state is State.PREPARE_ABORT
+    assert transactions[ID].state is TransactionState.PREPARE_ABORT
     assert transactions.init().code is CONCURRENT
     transactions.write_markers()
     assert transactions.init() == (NONE, 0, 2)
@@ -101,7 +101,7 @@ def test_without_producer_ids_one_comes_again_later(transactions: Transactions) 
     transactions.has_ids = False
     assert transactions.end(producer, is_commit=False).code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert transactions.init().code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert transactions[ID].state is State.EMPTY
+    assert transactions[ID].state is TransactionState.EMPTY
 
 
 # Taking part
@@ -228,7 +228,9 @@ def test_markers_go_to_all_partitions_and_then_it_is_over(
     transactions.driver.crash()  # before the markers were written, or before that was noted
     assert transactions.driver.markers == [markers, markers._replace(coordinator_epoch=2)]
     transactions.write_markers()
-    assert transactions[ID].state is (State.COMPLETE_COMMIT if is_commit else State.COMPLETE_ABORT)
+    assert transactions[ID].state is (
+        TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
+    )
     assert not transactions[ID].partitions
     transactions.driver.crash()
     assert not transactions.driver.markers
@@ -253,7 +255,7 @@ def test_late_word_of_markers_ends_nothing_else(transactions: Transactions) -> N
         transactions.driver.run(
             lambda machine, operation, late=late: machine.markers_written(operation, ID, late)  # type: ignore[misc]
         )
-    assert transactions[ID].state is State.ONGOING
+    assert transactions[ID].state is TransactionState.ONGOING
 
 
 def test_a_late_end_does_not_end_the_next_transaction(transactions: Transactions) -> None:
@@ -261,12 +263,12 @@ def test_a_late_end_does_not_end_the_next_transaction(transactions: Transactions
     producer = transactions.complete(is_commit=True)
     transactions.add((producer[0], producer[1] + 1), [T1])
     assert transactions.end(producer, is_commit=True).code is FENCED
-    assert transactions[ID].state is State.ONGOING
+    assert transactions[ID].state is TransactionState.ONGOING
     older = Transactions()
     producer = older.complete(is_commit=True, version=VERSION_1)
     older.add(producer, [T1], version=VERSION_1)
     assert older.end(producer, is_commit=True, version=VERSION_1).code is NONE
-    assert older[ID].state is State.PREPARE_COMMIT
+    assert older[ID].state is TransactionState.PREPARE_COMMIT
 
 
 # When the epochs run out
@@ -311,9 +313,9 @@ def test_what_takes_too_long_is_aborted(transactions: Transactions) -> None:
     producer = transactions.init(timeout_ms=1000)[1:]
     transactions.add(producer)
     transactions.driver.advance(9_999)
-    assert transactions[ID].state is State.ONGOING  # nobody has looked yet
+    assert transactions[ID].state is TransactionState.ONGOING  # nobody has looked yet
     transactions.driver.advance(1)
-    assert transactions[ID].state is State.PREPARE_ABORT
+    assert transactions[ID].state is TransactionState.PREPARE_ABORT
     transactions.write_markers()
     assert transactions.end(producer, is_commit=True).code is WRONG_STATE
     assert transactions.end(producer, is_commit=False) == (NONE, 0, 2)
@@ -328,7 +330,7 @@ def test_time_goes_on_after_a_crash(transactions: Transactions) -> None:
     transactions.driver.advance(50_000)
     transactions.driver.crash()
     transactions.driver.advance(10_000)
-    assert transactions[ID].state is State.PREPARE_ABORT
+    assert transactions[ID].state is TransactionState.PREPARE_ABORT
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -402,6 +404,6 @@ def test_what_could_not_be_written_was_not_said(transactions: Transactions) -> N
         lambda machine, operation, reply: machine.end(operation, reply, ID, producer, is_commit=True, version=VERSION_2)
     )
     assert asked.refused is not None
-    assert transactions[ID].state is State.ONGOING
+    assert transactions[ID].state is TransactionState.ONGOING
     assert not transactions.driver.markers
     assert transactions.end(producer, is_commit=True) == Identity(NONE, 0, 1)

@@ -19,7 +19,7 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
-class Change(IntEnum):
+class ConfigOperation(IntEnum):
     SET = 0
     DELETE = 1
     APPEND = 2
@@ -27,11 +27,11 @@ class Change(IntEnum):
 
 
 MOST_SETTINGS = 1000  # of one resource
-_OPERATIONS = frozenset(map(int, Change))
-_SET, _DELETE = int(Change.SET), int(Change.DELETE)  # a request may have tens of thousands of them
+_OPERATIONS = frozenset(map(int, ConfigOperation))
+_SET, _DELETE = int(ConfigOperation.SET), int(ConfigOperation.DELETE)  # a request may have tens of thousands of them
 
 
-class Asked(NamedTuple):
+class ConfigChange(NamedTuple):
     """One change of one setting."""
 
     name: str
@@ -45,7 +45,7 @@ def check_count(settings: int) -> None:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"More than {MOST_SETTINGS} settings of one resource.")
 
 
-def check_asked(asked: Sequence[Asked]) -> None:
+def check_asked(asked: Sequence[ConfigChange]) -> None:
     """Refuse changes that contradict each other or say too little, whatever they are for."""
     check_count(len(asked))
     if len({change.name for change in asked}) < len(asked):
@@ -59,7 +59,7 @@ def check_asked(asked: Sequence[Asked]) -> None:
 
 def changed(
     texts: Mapping[str, str],
-    asked: Sequence[Asked],
+    asked: Sequence[ConfigChange],
     definitions: Mapping[str, Definition],
     effective: Callable[[str], str],
 ) -> dict[str, str]:
@@ -73,16 +73,16 @@ def changed(
         else:
             definition = definitions.get(name)
             if definition is None or definition.kind is not Kind.LIST:
-                message = f"Can't {Change(operation).name} to key {name} because its type is not LIST."
+                message = f"Can't {ConfigOperation(operation).name} to key {name} because its type is not LIST."
                 raise ApiError(ErrorCode.INVALID_CONFIG, message)
             words = _words(result[name] if name in result else effective(name))
-            result[name] = ",".join(_changed_words(words, Change(operation), value or ""))
+            result[name] = ",".join(_changed_words(words, ConfigOperation(operation), value or ""))
     return result
 
 
-def _changed_words(words: list[str], change: Change, text: str) -> list[str]:
+def _changed_words(words: list[str], change: ConfigOperation, text: str) -> list[str]:
     given = LIST_COMMA.split(text.strip())  # of nothing: one word without letters, which is refused
-    if change is Change.APPEND:
+    if change is ConfigOperation.APPEND:
         return words + [word for word in given if word not in words]
     return [word for word in words if word not in given]
 

@@ -32,7 +32,7 @@ class Placement(NamedTuple):
         return bool(self.adding or self.removing)
 
 
-class Asked(NamedTuple):
+class Reassignment(NamedTuple):
     """A partition that is to be on other brokers; None: on those that it was on before it began to move."""
 
     name: str
@@ -48,7 +48,7 @@ class Moves:
         self._rules_of = rules_of
         self._moved: dict[str, dict[int, Placement]] = {}
 
-    def reassign(self, asked: Asked, *, may_change_factor: bool = True) -> None:
+    def reassign(self, asked: Reassignment, *, may_change_factor: bool = True) -> None:
         """ApiError where it cannot be."""
         placement = self._placement(asked.name, asked.partition)
         if asked.replicas is None:
@@ -96,7 +96,7 @@ class Moves:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
         return placement_of(topic, index, self._cluster.states[name][index])
 
-    def _begun(self, asked: Asked, placement: Placement) -> Placement:
+    def _begun(self, asked: Reassignment, placement: Placement) -> Placement:
         """Where it moves already, those that were to come and are not to any more go at once."""
         assert asked.replicas is not None
         target, state = list(asked.replicas), placement.state
@@ -128,7 +128,7 @@ class Moves:
         is_elected = not set(before.replicas) <= set(replicas)
         return Placement(replicas, [], [], _next(before.state, after, is_elected=is_elected))
 
-    def _taken_back(self, asked: Asked, placement: Placement) -> Placement:
+    def _taken_back(self, asked: Reassignment, placement: Placement) -> Placement:
         if not placement.is_moving:
             raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
         coming = set(placement.adding)

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
-from ottla.coordinator.classic.generation import State
+from ottla.coordinator.classic.generation import ClassicState
 from ottla.coordinator.classic.group import JOIN, SESSION, SYNC, ClassicGroup
 from ottla.coordinator.classic.join import Joiner, check_join, join
 from ottla.coordinator.classic.rebalance import join_time_over, prepare, refused_sync, session_over, sync_time_over
@@ -193,7 +193,7 @@ class GroupMachine:
 
         One that comes again, or late, changes nothing: it does not count, and another was given out.
         """
-        is_awaited = group.state is State.COMPLETING and group.generation == request.generation_id
+        is_awaited = group.state is ClassicState.COMPLETING and group.generation == request.generation_id
         if not is_awaited or group.leader_id != request.member_id:
             return
         held = held_of(self.topics, group.topics, self.offsets.of_group(group.group_id))
@@ -204,7 +204,7 @@ class GroupMachine:
 
     def _release(self, operation: Operation, group: ClassicGroup) -> None:
         """Have a group assigned anew that may read more than it was given, or was given what it may not read yet."""
-        if group.state is not State.STABLE:
+        if group.state is not ClassicState.STABLE:
             return
         held = held_of(self.topics, group.topics, self.offsets.of_group(group.group_id))
         known, is_early = group.held, False
@@ -281,7 +281,7 @@ class GroupMachine:
         settings = self.settings()
         for group_id in group_ids:
             group = self.groups.get(group_id)
-            is_settled = isinstance(group, ClassicGroup) and group.state is not State.PREPARING
+            is_settled = isinstance(group, ClassicGroup) and group.state is not ClassicState.PREPARING
             if is_settled and isinstance(group, ClassicGroup) and len(group.members) > settings.max_size:
                 prepare(operation, group, settings)
 

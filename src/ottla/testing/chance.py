@@ -7,7 +7,7 @@ from random import Random
 from typing import NamedTuple
 
 
-class Odds(NamedTuple):
+class RequestOdds(NamedTuple):
     """How likely each fault is for a request; `delay_seconds` is the longest delay."""
 
     cut: float = 0.0
@@ -23,7 +23,7 @@ class Odds(NamedTuple):
 class Chance:
     """What happened of it is in `counts`, by the names of the faults."""
 
-    def __init__(self, seed: int | str, odds: Odds) -> None:
+    def __init__(self, seed: int | str, odds: RequestOdds) -> None:
         odds.check()
         self.counts: Counter[str] = Counter()
         self._random = Random(seed)

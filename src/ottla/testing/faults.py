@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.dispatch import Dispatch
 from ottla.broker.network.connection import Slot
-from ottla.testing.chance import Chance, Odds
+from ottla.testing.chance import Chance, RequestOdds
 from ottla.testing.refusals import can_be_refused, refusal
 from ottla.wire import apis
 from ottla.wire.apis import Api
@@ -128,7 +128,7 @@ class Faults:
 
         Delays take up to `delay_seconds`. Faults that were made one by one go first.
         """
-        self.chance = Chance(seed, Odds(**odds))
+        self.chance = Chance(seed, RequestOdds(**odds))
         return self.chance
 
     def clear(self) -> None:

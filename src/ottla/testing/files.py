@@ -62,7 +62,7 @@ class Effect(enum.Enum):
     TEAR_AND_CRASH = "the machine stops, done in part"
 
 
-class Fault(NamedTuple):
+class DiskFault(NamedTuple):
     effect: Effect
     error_number: int
 
@@ -74,7 +74,7 @@ class Operation(NamedTuple):
     kind: str
     path: str
     detail: str
-    fault: Fault | None
+    fault: DiskFault | None
 
     def __str__(self) -> str:
         text = f"{self.number} {self.kind} {self.path}"
@@ -160,7 +160,7 @@ class SimulatedFiles:
         self.trace: deque[Operation] = deque(maxlen=TRACED_OPERATIONS)
         self.lives = 1
         self.is_down = False
-        self._faults: dict[int, Fault] = {}
+        self._faults: dict[int, DiskFault] = {}
         self._locks: dict[str, SimulatedLock] = {}
         self._root = Folder()
 
@@ -168,7 +168,7 @@ class SimulatedFiles:
 
     def arm(self, number: int, effect: Effect, error_number: int = errno.EIO) -> None:
         """Let the operation with that number, counted from the first of all, meet a fault."""
-        self._faults[number] = Fault(effect, error_number)
+        self._faults[number] = DiskFault(effect, error_number)
 
     @property
     def has_faults(self) -> bool:

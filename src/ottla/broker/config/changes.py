@@ -15,8 +15,7 @@ from ottla.broker.config.layers import broker_settings
 from ottla.broker.loop.slices import MAPPED_AT_ONCE, Waiting, mapped
 from ottla.config import ConfigError, resolve, text_of
 from ottla.controller.changes import Change, ChangedBrokerConfig, ChangedGroupConfig, ChangedTopicConfig
-from ottla.controller.configs import Asked, ResourceType, changed, check_asked, check_count
-from ottla.controller.configs import Change as SettingChange
+from ottla.controller.configs import ConfigChange, ConfigOperation, ResourceType, changed, check_asked, check_count
 from ottla.controller.leaders import rules_changed
 from ottla.controller.steps import InSteps
 from ottla.controller.topic_names import check_name
@@ -38,7 +37,7 @@ class ResourceChange(NamedTuple):
 
     kind: int
     name: str
-    asked: Sequence[Asked]
+    asked: Sequence[ConfigChange]
     replaces: bool = False
 
 
@@ -220,8 +219,8 @@ def _check_changeable(change: ResourceChange, node_id: int | None, before: dict[
                 "Cannot update these configs at default cluster level, broker id must be specified: "
                 f"[{', '.join(alone)}]",
             )
-        kept = {asked.name for asked in change.asked if asked.operation != SettingChange.DELETE}
-        deleted = {asked.name for asked in change.asked if asked.operation == SettingChange.DELETE}
+        kept = {asked.name for asked in change.asked if asked.operation != ConfigOperation.DELETE}
+        deleted = {asked.name for asked in change.asked if asked.operation == ConfigOperation.DELETE}
         removed = set(before) - kept if change.replaces else deleted
         if MIN_INSYNC_REPLICAS in removed:
             message = "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."

@@ -47,18 +47,20 @@ PAUSE_SECONDS = 0.1  # before the store or a broker is asked again that gave no 
 POLL_SECONDS = 1.0  # for which the controller may keep a broker waiting: after that, it gives a sign of life
 
 
-class State(enum.Enum):
+class MembershipState(enum.Enum):
     JOINING = "joining"  # it looks for the controller
     FOLLOWING = "following"
     CONTROLLING = "controlling"
     STOPPED = "stopped"
 
 
-TRANSITIONS: dict[State, frozenset[State]] = {
-    State.JOINING: frozenset({State.FOLLOWING, State.CONTROLLING, State.STOPPED}),
-    State.FOLLOWING: frozenset({State.JOINING, State.STOPPED}),
-    State.CONTROLLING: frozenset({State.JOINING, State.STOPPED}),
-    State.STOPPED: frozenset(),
+TRANSITIONS: dict[MembershipState, frozenset[MembershipState]] = {
+    MembershipState.JOINING: frozenset(
+        {MembershipState.FOLLOWING, MembershipState.CONTROLLING, MembershipState.STOPPED}
+    ),
+    MembershipState.FOLLOWING: frozenset({MembershipState.JOINING, MembershipState.STOPPED}),
+    MembershipState.CONTROLLING: frozenset({MembershipState.JOINING, MembershipState.STOPPED}),
+    MembershipState.STOPPED: frozenset(),
 }
 
 
@@ -102,7 +104,7 @@ class Membership:
         self.controller: Controller | None = None  # if this broker decides
         self._resigned: Controller | None = None  # whose last changes may be on their way
         self._controller_id = -1
-        self.state = State.JOINING
+        self.state = MembershipState.JOINING
         self.store = store
         self.failure: Exception | None = None  # why it could not join
         self.ask_controller = ask
@@ -128,7 +130,7 @@ class Membership:
         self._feed_peer: Peer | None = None
         self.ask_peer: Peer | None = None
 
-    def _become(self, state: State) -> None:
+    def _become(self, state: MembershipState) -> None:
         assert state in TRANSITIONS[self.state], f"{self.state.value} cannot be {state.value} next"
         self.state = state
 
@@ -173,11 +175,11 @@ class Membership:
 
     def stop(self) -> None:
         """Decide and follow nothing more; what is on its way to the store or from there goes on."""
-        if self.state is not State.STOPPED:
+        if self.state is not MembershipState.STOPPED:
             self._leave_office()
             if self._life is not None:
                 self._life.cancel()
-            self._become(State.STOPPED)
+            self._become(MembershipState.STOPPED)
             self.view.stop()
 
     # The life of a member
@@ -199,8 +201,8 @@ class Membership:
                 else:
                     events.failure("membership failed")  # a broker that gave up for ever would be of no use
             self._leave_office()
-            if self.state is not State.JOINING:
-                self._become(State.JOINING)
+            if self.state is not MembershipState.JOINING:
+                self._become(MembershipState.JOINING)
             yield from self._bell.wait(pause_seconds)
 
     def _controller_changed(self, _path: str) -> None:
@@ -236,7 +238,7 @@ class Membership:
         found = Found(node_id, endpoint, node)
         if (yield from self._follow(found)) and not self._registration.is_unwanted:
             events.warning("the controller is gone", controller=node_id)
-            self._become(State.JOINING)
+            self._become(MembershipState.JOINING)
             yield from self._take_office(node)
 
     # Deciding
@@ -269,7 +271,7 @@ class Membership:
         yield from self._decide(cluster, claimed.office)
 
     def _decide(self, cluster: Cluster, office: Office) -> Steps:
-        self._become(State.CONTROLLING)
+        self._become(MembershipState.CONTROLLING)
         self._tell(cluster, "this broker is the controller", office)
         self._is_lost = False
         controller = Controller(self._loop, self.store, cluster, office, self._applier, self.node_id, self._lose_office)
@@ -368,7 +370,7 @@ class Membership:
 
     def _follow(self, found: Found) -> Generator[Waiting | None, None, bool]:
         """Do as another broker decides; whether that one is dead."""
-        self._become(State.FOLLOWING)
+        self._become(MembershipState.FOLLOWING)
         self._controller_id = found.node_id
         self._heard_at = self._known_at = self._loop.now()
         self.view.begin()

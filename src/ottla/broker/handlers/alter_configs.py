@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.config.changes import ResourceChange, answered_changes
 from ottla.broker.loop.slices import mapped
-from ottla.controller.configs import MOST_SETTINGS, Asked, Change
+from ottla.controller.configs import MOST_SETTINGS, ConfigChange, ConfigOperation
 from ottla.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -32,6 +32,9 @@ def _change(resource: AlterConfigsResource) -> ResourceChange:
     return ResourceChange(
         resource.resource_type,
         resource.resource_name,
-        [Asked(config.name, Change.SET, config.value) for config in resource.configs[: MOST_SETTINGS + 1]],
+        [
+            ConfigChange(config.name, ConfigOperation.SET, config.value)
+            for config in resource.configs[: MOST_SETTINGS + 1]
+        ],
         replaces=True,
     )

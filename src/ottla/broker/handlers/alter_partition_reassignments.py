@@ -9,7 +9,7 @@ from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.broker.loop.slices import TopicPart, Waiting, parts_by_topic
-from ottla.controller.reassignments import Asked, Moves
+from ottla.controller.reassignments import Moves, Reassignment
 from ottla.wire.errors import ApiError
 from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -55,7 +55,7 @@ def _reassign(
         moves = Moves(broker.controller.cluster, broker.membership.rules())
         for topic, partitions, _ in part:
             for partition in partitions:
-                asked = Asked(topic.name, partition.partition_index, partition.replicas)
+                asked = Reassignment(topic.name, partition.partition_index, partition.replicas)
                 try:
                     moves.reassign(asked, may_change_factor=may_change_factor)
                 except ApiError as refusal:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.config.changes import ResourceChange, answered_changes
 from ottla.broker.loop.slices import mapped
-from ottla.controller.configs import MOST_SETTINGS, Asked
+from ottla.controller.configs import MOST_SETTINGS, ConfigChange
 from ottla.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
@@ -32,5 +32,8 @@ def _change(resource: AlterConfigsResource) -> ResourceChange:
     return ResourceChange(
         resource.resource_type,
         resource.resource_name,
-        [Asked(config.name, config.config_operation, config.value) for config in resource.configs[: MOST_SETTINGS + 1]],
+        [
+            ConfigChange(config.name, config.config_operation, config.value)
+            for config in resource.configs[: MOST_SETTINGS + 1]
+        ],
     )

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.loop.slices import Steps
 from ottla.coordinator.consumer.regex import compile_regex
-from ottla.coordinator.transactions.transaction import State, Transaction
+from ottla.coordinator.transactions.transaction import Transaction, TransactionState
 from ottla.wire.errors import ApiError, ErrorCode
-from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
+from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from ottla.wire.messages.list_transactions import TransactionState as ListedTransaction
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
 
-LABELS = frozenset(state.label for state in State)
+LABELS = frozenset(state.label for state in TransactionState)
 
 
 def handle(broker: Broker, request: ListTransactionsRequest, context: Context) -> Steps:
@@ -54,7 +55,7 @@ def _response(
         error_code=code,
         unknown_state_filters=unknown or [],
         transaction_states=[
-            TransactionState(
+            ListedTransaction(
                 transactional_id=transaction.transactional_id,
                 producer_id=transaction.producer_id,
                 transaction_state=transaction.state.label,

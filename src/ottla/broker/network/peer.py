@@ -69,7 +69,7 @@ class PeerSettings(NamedTuple):
     most_backoff_seconds: float = 1.0
 
 
-class State(Enum):
+class PeerState(Enum):
     IDLE = "idle"  # there is nothing to send
     RESOLVING = "resolving"  # the name of the host
     CONNECTING = "connecting"
@@ -78,13 +78,13 @@ class State(Enum):
     CLOSED = "closed"
 
 
-TRANSITIONS: dict[State, frozenset[State]] = {
-    State.IDLE: frozenset({State.RESOLVING, State.CONNECTING, State.CLOSED}),
-    State.RESOLVING: frozenset({State.CONNECTING, State.BACKING_OFF, State.CLOSED}),
-    State.CONNECTING: frozenset({State.OPEN, State.BACKING_OFF, State.CLOSED}),
-    State.OPEN: frozenset({State.IDLE, State.BACKING_OFF, State.CLOSED}),
-    State.BACKING_OFF: frozenset({State.IDLE, State.CLOSED}),
-    State.CLOSED: frozenset(),
+TRANSITIONS: dict[PeerState, frozenset[PeerState]] = {
+    PeerState.IDLE: frozenset({PeerState.RESOLVING, PeerState.CONNECTING, PeerState.CLOSED}),
+    PeerState.RESOLVING: frozenset({PeerState.CONNECTING, PeerState.BACKING_OFF, PeerState.CLOSED}),
+    PeerState.CONNECTING: frozenset({PeerState.OPEN, PeerState.BACKING_OFF, PeerState.CLOSED}),
+    PeerState.OPEN: frozenset({PeerState.IDLE, PeerState.BACKING_OFF, PeerState.CLOSED}),
+    PeerState.BACKING_OFF: frozenset({PeerState.IDLE, PeerState.CLOSED}),
+    PeerState.CLOSED: frozenset(),
 }
 
 
@@ -111,7 +111,7 @@ class Peer:
     ) -> None:
         """`chance`: spreads the attempts of many brokers."""
         self.host, self.port = host, port
-        self.state = State.IDLE
+        self.state = PeerState.IDLE
         self._loop = loop
         self._client_id = client_id
         self._settings = settings or PeerSettings()
@@ -135,7 +135,7 @@ class Peer:
     def __repr__(self) -> str:
         return f"<Peer {self.host}:{self.port}, {self.state.value}>"
 
-    def _become(self, state: State) -> None:
+    def _become(self, state: PeerState) -> None:
         assert state in TRANSITIONS[self.state], f"{self!r} cannot be {state.value} next"
         self.state = state
 
@@ -143,8 +143,8 @@ class Peer:
 
     def send(self, request: Request, version: int, answered: Answered, timeout_seconds: float | None = None) -> None:
         """Ask, and call back once, later: with the answer, or with why there is none."""
-        if self.state is State.CLOSED or len(self._waiting) >= MOST_WAITING:
-            reason = self._end_reason if self.state is State.CLOSED else "too many requests wait for it"
+        if self.state is PeerState.CLOSED or len(self._waiting) >= MOST_WAITING:
+            reason = self._end_reason if self.state is PeerState.CLOSED else "too many requests wait for it"
             self._tell(answered, PeerUnreachable(f"{self.host}:{self.port}: {reason}"))
             return
         self._correlation_id = (self._correlation_id + 1) & MOST_CORRELATION_ID
@@ -153,9 +153,9 @@ class Peer:
         due = self._loop.now() + seconds
         self._waiting.append(_Asked(self._correlation_id, request.api, version, parts, due, answered))
         self._watch_deadline(due)
-        if self.state is State.OPEN:
+        if self.state is PeerState.OPEN:
             self._send_waiting()
-        elif self.state is State.IDLE:
+        elif self.state is PeerState.IDLE:
             self._connect()
 
     def _tell(self, answered: Answered, answer: Response | PeerFailure) -> None:
@@ -168,11 +168,11 @@ class Peer:
         if _is_address(self.host):
             self._connect_to(self.host)
             return
-        self._become(State.RESOLVING)
+        self._become(PeerState.RESOLVING)
         attempt, found = self._attempt, list[str]()
 
         def resolved(failure: Exception | None) -> None:
-            if self.state is State.RESOLVING and self._attempt == attempt:
+            if self.state is PeerState.RESOLVING and self._attempt == attempt:
                 if failure is not None:
                     self._back_off(f"its name is not known: {failure}")
                 else:
@@ -181,7 +181,7 @@ class Peer:
         self._loop.run_blocking(lambda: found.append(self._loop.system.resolve(self.host)), resolved)
 
     def _connect_to(self, address: str) -> None:
-        self._become(State.CONNECTING)
+        self._become(PeerState.CONNECTING)
         try:
             self._socket = self._loop.system.connect(address, self.port)
         except OSError as error:
@@ -200,7 +200,7 @@ class Peer:
             self._not_connected(error)
             return
         self._cancel_timer()
-        self._become(State.OPEN)
+        self._become(PeerState.OPEN)
         self._has_answered = False
         self._watch(READ)
         self._send_waiting()
@@ -218,7 +218,7 @@ class Peer:
             self._tell(asked.answered, kind(f"{self.host}:{self.port}: {reason}"))
 
     def _pause(self, reason: str) -> None:
-        self._become(State.BACKING_OFF)
+        self._become(PeerState.BACKING_OFF)
         least, most = self._settings.least_backoff_seconds, self._settings.most_backoff_seconds
         seconds = min(least * 2.0 ** min(self._failures, 30), most) * self._chance.uniform(0.8, 1.2)
         self._failures += 1
@@ -229,7 +229,7 @@ class Peer:
 
     def _resume(self) -> None:
         self._timer = None
-        self._become(State.IDLE)
+        self._become(PeerState.IDLE)
         if self._waiting:
             self._connect()
 
@@ -238,13 +238,13 @@ class Peer:
     def _ready(self, sock: Socket, ready: int) -> None:
         if sock is not self._socket:
             return  # it was closed since the system said that it is ready
-        if self.state is State.CONNECTING:
+        if self.state is PeerState.CONNECTING:
             self._connected()
             return
         try:
             if ready & READ:
                 self._receive()
-            if ready & WRITE and self.state is State.OPEN:
+            if ready & WRITE and self.state is PeerState.OPEN:
                 self._send()
         except (OSError, ProtocolError) as error:
             self._lose(getattr(error, "strerror", None) or str(error))
@@ -290,7 +290,7 @@ class Peer:
             raise ProtocolError(CLOSED)
         received += data
         position = 0
-        while len(received) - position >= SIZE_BYTES and self.state is State.OPEN:
+        while len(received) - position >= SIZE_BYTES and self.state is PeerState.OPEN:
             size = int.from_bytes(received[position : position + SIZE_BYTES], "big", signed=True)
             if not SIZE_BYTES <= size <= MOST_ANSWER_BYTES:
                 raise ProtocolError(f"an answer of {size} bytes")
@@ -374,7 +374,7 @@ class Peer:
         """A connection ends that was made: who waits for answers is told, and the others wait for the next."""
         self._drop_socket()
         if self._has_answered:
-            self._become(State.IDLE)
+            self._become(PeerState.IDLE)
         else:
             self._pause(reason)
         sentence = f"{self.host}:{self.port}: {reason}"
@@ -382,7 +382,7 @@ class Peer:
         for asked in in_flight:
             is_late = now is not None and asked.due <= now
             self._tell(asked.answered, PeerTimedOut(sentence) if is_late else PeerLost(sentence))
-        if self._waiting and self.state is State.IDLE:
+        if self._waiting and self.state is PeerState.IDLE:
             self._connect()
 
     def _drop_socket(self) -> None:
@@ -403,7 +403,7 @@ class Peer:
 
     def close(self, reason: str = "the broker stops") -> None:
         """End for good. Who waits for an answer is told that there will be none."""
-        if self.state is State.CLOSED:
+        if self.state is PeerState.CLOSED:
             return
         self._end_reason = reason
         self._drop_socket()
@@ -411,7 +411,7 @@ class Peer:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-        self._become(State.CLOSED)
+        self._become(PeerState.CLOSED)
         for asked in self._in_flight:
             self._tell(asked.answered, PeerLost(f"{self.host}:{self.port}: {reason}"))
         for asked in self._waiting:

@@ -56,7 +56,7 @@ class FetchSettings(NamedTuple):
     timeout_ms: int = 30_000
 
 
-class Followed:
+class CopiedPartition:
     """One partition that is copied."""
 
     __slots__ = ("asked_offset", "asked_start_offset", "follower", "is_in_session", "partition", "retries", "timer")
@@ -98,14 +98,14 @@ class Fetcher:
         self._settings = settings
         self._may_fetch = may_fetch
         self._fetched = fetched
-        self._followed: dict[Key, Followed] = {}
+        self._followed: dict[Key, CopiedPartition] = {}
         self._changed: dict[Key, None] = {}  # to be named in the next request
         self._forgotten: dict[Key, None] = {}  # to be taken out of the session
         self._session_id, self._session_epoch = NO_SESSION, INITIAL_EPOCH
         self._in_session_count = 0  # of the partitions
         self._is_asking = False
         self._slices = Slices(loop)  # in which answers are taken
-        self._syncing: dict[Followed, None] = {}  # whose records are on their way to the disk
+        self._syncing: dict[CopiedPartition, None] = {}  # whose records are on their way to the disk
         self._failures = 0  # of requests, since the last answer
         self._timer: Timer | None = None  # of the pause after one
         self._is_called = False
@@ -119,7 +119,7 @@ class Fetcher:
     def follow(self, partition: Partition) -> None:
         """Copy a partition, in the epoch that it is in now."""
         self.leave(partition)
-        followed = Followed(partition)
+        followed = CopiedPartition(partition)
         self._followed[followed.key] = followed
         self._changed[followed.key] = None
         self._call()
@@ -134,7 +134,7 @@ class Fetcher:
             self._take_out(followed)
             self._call()
 
-    def _take_out(self, followed: Followed) -> None:
+    def _take_out(self, followed: CopiedPartition) -> None:
         self._changed.pop(followed.key, None)
         if followed.is_in_session:
             followed.is_in_session = False
@@ -202,7 +202,7 @@ class Fetcher:
         for followed in list(self._syncing):
             followed.partition.when_written(partial(self._synced, followed))
 
-    def _synced(self, followed: Followed, failure: LogError | None) -> None:
+    def _synced(self, followed: CopiedPartition, failure: LogError | None) -> None:
         if followed not in self._syncing:
             return  # it was left meanwhile
         del self._syncing[followed]
@@ -247,13 +247,13 @@ class Fetcher:
                 break
         return taken
 
-    def _pause(self, followed: Followed, seconds: float) -> None:
+    def _pause(self, followed: CopiedPartition, seconds: float) -> None:
         """Leave a partition alone for a while."""
         self._take_out(followed)
         if followed.timer is None:
             followed.timer = self._loop.call_later(seconds, partial(self._resume, followed))
 
-    def _resume(self, followed: Followed) -> None:
+    def _resume(self, followed: CopiedPartition) -> None:
         followed.timer = None
         followed.follower.resume()
         if self._followed.get(followed.key) is followed:
@@ -305,7 +305,7 @@ class Fetcher:
         self._timer = None
         self._call()
 
-    def _take_safely(self, followed: Followed, data: PartitionData) -> None:
+    def _take_safely(self, followed: CopiedPartition, data: PartitionData) -> None:
         """A mistake with one partition must not keep the others from being copied."""
         try:
             self._take(followed, data)
@@ -315,7 +315,7 @@ class Fetcher:
                 followed.follower.failed_for_now()
             self._back_off(followed, ErrorCode.UNKNOWN_SERVER_ERROR)
 
-    def _take(self, followed: Followed, data: PartitionData) -> None:
+    def _take(self, followed: CopiedPartition, data: PartitionData) -> None:
         """What the leader says of one partition."""
         partition, follower = followed.partition, followed.follower
         if partition.leader_epoch != follower.leader_epoch:
@@ -334,7 +334,7 @@ class Fetcher:
         elif effect is not None:
             self._bring_about(followed, effect)
 
-    def _bring_about(self, followed: Followed, effect: Copy | Truncate | RestartAt) -> None:
+    def _bring_about(self, followed: CopiedPartition, effect: Copy | Truncate | RestartAt) -> None:
         partition, follower, log = followed.partition, followed.follower, followed.partition.log
         now_ms = self._loop.system.clock_ms()
         try:
@@ -367,7 +367,7 @@ class Fetcher:
                 high_watermark=partition.machine.high_watermark,
             )
 
-    def _not_done(self, followed: Followed, failure: LogError) -> None:
+    def _not_done(self, followed: CopiedPartition, failure: LogError) -> None:
         partition = followed.partition
         events.warning("a partition cannot be copied", partition=partition.name, reason=failure)
         if partition.log.failure is not None:
@@ -377,7 +377,7 @@ class Fetcher:
         followed.follower.failed_for_now()
         self._back_off(followed, ErrorCode.UNKNOWN_SERVER_ERROR)
 
-    def _back_off(self, followed: Followed, error: ErrorCode) -> None:
+    def _back_off(self, followed: CopiedPartition, error: ErrorCode) -> None:
         """Ask again later: soon where the two brokers only know of different epochs, which the next change mends."""
         followed.retries += 1
         most_ms = self._settings().most_backoff_ms
@@ -397,7 +397,7 @@ def _backoff_seconds(failures: int, most_ms: int) -> float:
     return min(LEAST_BACKOFF_SECONDS * 2.0 ** min(failures - 1, 20), most_ms / 1000)
 
 
-def _topics(named: Iterable[Followed], max_bytes: int) -> list[FetchTopic]:
+def _topics(named: Iterable[CopiedPartition], max_bytes: int) -> list[FetchTopic]:
     topics: dict[bytes, FetchTopic] = {}
     for followed in named:
         partition = followed.partition

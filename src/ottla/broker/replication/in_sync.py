@@ -45,7 +45,7 @@ CHANGED_SINCE = frozenset(
 )
 
 
-class Membership(Protocol):
+class AsksController(Protocol):
     """This broker in its cluster, as far as replication needs it."""
 
     @property
@@ -74,7 +74,7 @@ class Proposal(NamedTuple):
 
 
 class InSyncProposals:
-    def __init__(self, loop: Loop, node_id: int, membership: Callable[[], Membership]) -> None:
+    def __init__(self, loop: Loop, node_id: int, membership: Callable[[], AsksController]) -> None:
         self._loop = loop
         self._node_id = node_id
         self._membership = membership

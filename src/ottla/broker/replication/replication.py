@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.loop.loop import Timer
 from ottla.broker.network.peer import Peer
 from ottla.broker.replication.fetcher import Fetcher, FetchSettings
-from ottla.broker.replication.in_sync import InSyncProposals, Membership
+from ottla.broker.replication.in_sync import AsksController, InSyncProposals
 from ottla.broker.replication.throttle import FOLLOWER, ReplicationThrottle
 from ottla.replica.machine import Role
 
@@ -31,7 +31,7 @@ class Replication:
         settings: BrokerSettings,
         node_id: int,
         peers: Peers,
-        membership: Callable[[], Membership],
+        membership: Callable[[], AsksController],
     ) -> None:
         """`membership`: there once the broker has registered."""
         self._loop = loop

@@ -48,7 +48,7 @@ HIGH_WATERMARK_SECONDS = 0.005  # how long a new high watermark waits for record
 FIRST_VERSION_WITH_LEADER = 16
 
 
-class Followed:
+class SessionPartition:
     """One partition of a session."""
 
     __slots__ = ("asked", "has_progress", "partition", "told")
@@ -129,7 +129,7 @@ class ReplicaSession:
         self._throttle = throttle
         self._uses_ids = context.version >= FIRST_VERSION_WITH_TOPIC_IDS
         self._broker_epoch = -1
-        self._followed: dict[Key, Followed] = {}
+        self._followed: dict[Key, SessionPartition] = {}
         self._strangers: set[Key] = set()  # those of them that were not here when they were named
         self._keys: dict[Partition, Key] = {}
         self._fresh: dict[Key, None] = {}  # that may have something to tell
@@ -155,7 +155,7 @@ class ReplicaSession:
                 key = name, asked.partition
                 known = self._followed.get(key)
                 if known is None:
-                    self._followed[key] = Followed(asked)
+                    self._followed[key] = SessionPartition(asked)
                     if self._broker.topics.find(key) is None:
                         self._strangers.add(key)
                 else:
@@ -275,7 +275,7 @@ class ReplicaSession:
             self._answer_within(HIGH_WATERMARK_SECONDS)
         return False
 
-    def _partition_data(self, key: Key, followed: Followed, budget: int) -> PartitionData:
+    def _partition_data(self, key: Key, followed: SessionPartition, budget: int) -> PartitionData:
         broker, asked = self._broker, followed.asked
         partition = broker.topics.find(key)
         if partition is None:
@@ -309,7 +309,7 @@ class ReplicaSession:
             self._fresh[key] = None  # there is no room for it in this answer
         return shaped(key[1], partition, read)
 
-    def _wait_on(self, partition: Partition, key: Key, followed: Followed) -> None:
+    def _wait_on(self, partition: Partition, key: Key, followed: SessionPartition) -> None:
         if self.is_kept and followed.partition is not partition:
             if followed.partition is not None:
                 self._stop_waiting(followed.partition)  # it was deleted, and there is another of its name
@@ -317,7 +317,7 @@ class ReplicaSession:
             self._keys[partition] = key
             partition.wait_for_records(self, Bound.LOG_END, self._replica)
 
-    def _progress(self, partition: Partition, followed: Followed) -> ErrorCode | None:
+    def _progress(self, partition: Partition, followed: SessionPartition) -> ErrorCode | None:
         """Tell the partition how far the follower is; why that does not count, if it does not."""
         now_ms = self._broker.steady_ms()
         if not followed.has_progress:

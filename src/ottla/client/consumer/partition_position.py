@@ -32,7 +32,7 @@ class Status(Enum):
     READY = auto()
 
 
-class Event(Enum):
+class PositionEvent(Enum):
     LOCATED = auto()
     SOUGHT = auto()
     REWOUND = auto()
@@ -40,18 +40,18 @@ class Event(Enum):
 
 
 _AFTER = {
-    (Status.UNLOCATED, Event.LOCATED): Status.READY,
-    (Status.UNLOCATED, Event.SOUGHT): Status.READY,
-    (Status.UNLOCATED, Event.REWOUND): Status.UNLOCATED,
-    (Status.REWINDING, Event.LOCATED): Status.READY,
-    (Status.REWINDING, Event.SOUGHT): Status.READY,
-    (Status.REWINDING, Event.REWOUND): Status.REWINDING,
-    (Status.OUT_OF_RANGE, Event.LOCATED): Status.READY,
-    (Status.OUT_OF_RANGE, Event.SOUGHT): Status.READY,
-    (Status.OUT_OF_RANGE, Event.REWOUND): Status.REWINDING,
-    (Status.READY, Event.SOUGHT): Status.READY,
-    (Status.READY, Event.REWOUND): Status.REWINDING,
-    (Status.READY, Event.NOT_THERE): Status.OUT_OF_RANGE,
+    (Status.UNLOCATED, PositionEvent.LOCATED): Status.READY,
+    (Status.UNLOCATED, PositionEvent.SOUGHT): Status.READY,
+    (Status.UNLOCATED, PositionEvent.REWOUND): Status.UNLOCATED,
+    (Status.REWINDING, PositionEvent.LOCATED): Status.READY,
+    (Status.REWINDING, PositionEvent.SOUGHT): Status.READY,
+    (Status.REWINDING, PositionEvent.REWOUND): Status.REWINDING,
+    (Status.OUT_OF_RANGE, PositionEvent.LOCATED): Status.READY,
+    (Status.OUT_OF_RANGE, PositionEvent.SOUGHT): Status.READY,
+    (Status.OUT_OF_RANGE, PositionEvent.REWOUND): Status.REWINDING,
+    (Status.READY, PositionEvent.SOUGHT): Status.READY,
+    (Status.READY, PositionEvent.REWOUND): Status.REWINDING,
+    (Status.READY, PositionEvent.NOT_THERE): Status.OUT_OF_RANGE,
 }
 
 
@@ -123,29 +123,29 @@ class PartitionPosition:
             return
         if self.began == NOWHERE:
             self.began = offset
-        self._go(Event.LOCATED, offset)
+        self._go(PositionEvent.LOCATED, offset)
         self.leader_epochs.begin(leader_epoch)
         self.committed = committed
 
     def seek(self, offset: int) -> None:
-        self._go(Event.SOUGHT, offset)
+        self._go(PositionEvent.SOUGHT, offset)
 
     def go_back(self, truncated: LogTruncated) -> None:
         """To where the log is still what it was."""
         offset = self.leader_epochs.parted(truncated.offset, truncated.epoch)
-        self._go(Event.SOUGHT, offset)
+        self._go(PositionEvent.SOUGHT, offset)
         self.leader_epochs.begin(truncated.epoch)
 
     def rewind(self) -> None:
         """Back to what is committed: nothing is in hand any more."""
-        self._go(Event.REWOUND, NOWHERE)
+        self._go(PositionEvent.REWOUND, NOWHERE)
 
     def lose_offset(self) -> None:
         """The broker has not what comes next."""
         self.topic_id = None
-        self._go(Event.NOT_THERE, NOWHERE)
+        self._go(PositionEvent.NOT_THERE, NOWHERE)
 
-    def _go(self, event: Event, offset: int) -> None:
+    def _go(self, event: PositionEvent, offset: int) -> None:
         self.status = _AFTER[self.status, event]
         self._restart(offset)
         self.leader_epochs.begin()

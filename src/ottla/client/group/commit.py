@@ -15,7 +15,7 @@ from ottla.client.group.offsets import Membership, Offset, TopicPartition
 from ottla.wire.errors import ErrorCode
 
 
-class Verdict(Enum):
+class CommitVerdict(Enum):
     DONE = auto()
     AGAIN = auto()
     STALE = auto()
@@ -25,25 +25,25 @@ class Verdict(Enum):
 
 
 _VERDICTS = {
-    ErrorCode.NONE: Verdict.DONE,
+    ErrorCode.NONE: CommitVerdict.DONE,
     # In the middle of a rebalance nothing is committed: a moment later it is, by the new generation.
-    ErrorCode.REBALANCE_IN_PROGRESS: Verdict.AGAIN,
-    ErrorCode.ILLEGAL_GENERATION: Verdict.STALE,
-    ErrorCode.STALE_MEMBER_EPOCH: Verdict.STALE,
-    ErrorCode.UNKNOWN_MEMBER_ID: Verdict.LOST,
-    ErrorCode.FENCED_INSTANCE_ID: Verdict.LOST,
+    ErrorCode.REBALANCE_IN_PROGRESS: CommitVerdict.AGAIN,
+    ErrorCode.ILLEGAL_GENERATION: CommitVerdict.STALE,
+    ErrorCode.STALE_MEMBER_EPOCH: CommitVerdict.STALE,
+    ErrorCode.UNKNOWN_MEMBER_ID: CommitVerdict.LOST,
+    ErrorCode.FENCED_INSTANCE_ID: CommitVerdict.LOST,
     # The topic was deleted: it does not come back while somebody waits.
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Verdict.REFUSED,
-    ErrorCode.UNKNOWN_TOPIC_ID: Verdict.REFUSED,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: CommitVerdict.REFUSED,
+    ErrorCode.UNKNOWN_TOPIC_ID: CommitVerdict.REFUSED,
 }
 
 
-def judge(code: int) -> Verdict:
+def judge(code: int) -> CommitVerdict:
     try:
         known = ErrorCode(code)
     except ValueError:
-        return Verdict.REFUSED
-    return _VERDICTS.get(known, Verdict.AGAIN if known.retriable else Verdict.REFUSED)
+        return CommitVerdict.REFUSED
+    return _VERDICTS.get(known, CommitVerdict.AGAIN if known.retriable else CommitVerdict.REFUSED)
 
 
 class Commit:
@@ -73,17 +73,19 @@ class Commit:
         for one in list(self._pending):
             code = codes.get(one, ErrorCode.UNKNOWN_SERVER_ERROR)
             verdict = judge(code)
-            if verdict is Verdict.STALE:
+            if verdict is CommitVerdict.STALE:
                 # A classic member that sits still in its generation has missed one; one of the new protocol learns its
                 # epoch with the next heartbeat.
                 has_moved = sent_as != present or is_rejoining or code == ErrorCode.STALE_MEMBER_EPOCH
-                verdict = Verdict.AGAIN if has_moved and sent_as.member_id == present.member_id else Verdict.LOST
+                verdict = (
+                    CommitVerdict.AGAIN if has_moved and sent_as.member_id == present.member_id else CommitVerdict.LOST
+                )
             error = ServerError(code, topic=one.topic, partition=one.partition)
-            if verdict is Verdict.DONE:
+            if verdict is CommitVerdict.DONE:
                 self._finish(one)
-            elif verdict is Verdict.AGAIN:
+            elif verdict is CommitVerdict.AGAIN:
                 self.trouble = error
-            elif verdict is Verdict.LOST:
+            elif verdict is CommitVerdict.LOST:
                 self._lose(one)
             else:
                 del self._pending[one]

@@ -32,7 +32,7 @@ from ottla.client.producer.buffer import Buffer
 from ottla.client.producer.partition_queue import PartitionQueue
 from ottla.client.producer.produce import Produce
 from ottla.client.producer.sender import Sender
-from ottla.client.producer.transaction_state import Event, Phase, TransactionState
+from ottla.client.producer.transaction_state import Phase, TransactionEvent, TransactionState
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from ottla.wire.messages.add_partitions_to_txn import (
@@ -148,13 +148,13 @@ class TransactionManager:
                 if self._state.fence is not None:
                     raise
                 # It has been told, or nobody wanted to know: it was not committed, and that is settled.
-        self._state.step(Event.BEGIN)
+        self._state.step(TransactionEvent.BEGIN)
         self._sender.go_on()
         self._buffer.refuse(None)
 
     async def commit(self, flush: Callable[[], Awaitable[None]]) -> None:
         """Raises what went wrong, and the transaction is aborted then; TransactionUnresolved if nobody knows yet."""
-        self._state.step(Event.CLOSE)
+        self._state.step(TransactionEvent.CLOSE)
         self._buffer.refuse(RuntimeError("the transaction is being committed: nothing can be added to it"))
         try:
             await flush()
@@ -204,7 +204,7 @@ class TransactionManager:
         await self._await_end()
 
     def _start_end(self, *, is_commit: bool) -> None:
-        self._state.step(Event.COMMIT if is_commit else Event.ABORT)
+        self._state.step(TransactionEvent.COMMIT if is_commit else TransactionEvent.ABORT)
         self._ending = asyncio.create_task(self._commit_it() if is_commit else self._abort_it())
         self._ending.add_done_callback(_look_at)
 
@@ -229,8 +229,8 @@ class TransactionManager:
         except ClientError:
             if self._state.fence is None:
                 # The coordinator will not commit it.
-                self._state.step(Event.REFUSED)
-                self._state.step(Event.ABORT)
+                self._state.step(TransactionEvent.REFUSED)
+                self._state.step(TransactionEvent.ABORT)
                 await self._abort_it()
             raise
         self._ended()
@@ -256,7 +256,7 @@ class TransactionManager:
         self._ended()
 
     def _ended(self) -> None:
-        self._state.step(Event.ENDED)
+        self._state.step(TransactionEvent.ENDED)
         self._buffer.refuse(_outside())
 
     async def _take_new_epoch(self) -> None:

@@ -22,7 +22,7 @@ class Phase(enum.Enum):
     FENCED = "the transactional id is another's: the end"
 
 
-class Event(enum.Enum):
+class TransactionEvent(enum.Enum):
     BEGIN = enum.auto()
     FAIL = enum.auto()
     CLOSE = enum.auto()
@@ -34,23 +34,23 @@ class Event(enum.Enum):
     FENCE = enum.auto()
 
 
-TRANSITIONS: dict[tuple[Phase, Event], Phase] = {
-    (Phase.READY, Event.BEGIN): Phase.OPEN,
-    (Phase.OPEN, Event.FAIL): Phase.FAILED,
-    (Phase.OPEN, Event.CLOSE): Phase.CLOSING,
-    (Phase.OPEN, Event.ABORT): Phase.ABORTING,
-    (Phase.FAILED, Event.FAIL): Phase.FAILED,
-    (Phase.FAILED, Event.CLOSE): Phase.FAILED,
-    (Phase.FAILED, Event.ABORT): Phase.ABORTING,
-    (Phase.CLOSING, Event.FAIL): Phase.FAILED,
-    (Phase.CLOSING, Event.COMMIT): Phase.COMMITTING,
-    (Phase.CLOSING, Event.ABORT): Phase.ABORTING,
-    (Phase.COMMITTING, Event.ENDED): Phase.READY,
-    (Phase.COMMITTING, Event.REFUSED): Phase.FAILED,
-    (Phase.ABORTING, Event.FAIL): Phase.ABORTING,
-    (Phase.ABORTING, Event.ENDED): Phase.READY,
-    (Phase.FENCED, Event.FAIL): Phase.FENCED,
-} | {(phase, Event.FENCE): Phase.FENCED for phase in Phase}
+TRANSITIONS: dict[tuple[Phase, TransactionEvent], Phase] = {
+    (Phase.READY, TransactionEvent.BEGIN): Phase.OPEN,
+    (Phase.OPEN, TransactionEvent.FAIL): Phase.FAILED,
+    (Phase.OPEN, TransactionEvent.CLOSE): Phase.CLOSING,
+    (Phase.OPEN, TransactionEvent.ABORT): Phase.ABORTING,
+    (Phase.FAILED, TransactionEvent.FAIL): Phase.FAILED,
+    (Phase.FAILED, TransactionEvent.CLOSE): Phase.FAILED,
+    (Phase.FAILED, TransactionEvent.ABORT): Phase.ABORTING,
+    (Phase.CLOSING, TransactionEvent.FAIL): Phase.FAILED,
+    (Phase.CLOSING, TransactionEvent.COMMIT): Phase.COMMITTING,
+    (Phase.CLOSING, TransactionEvent.ABORT): Phase.ABORTING,
+    (Phase.COMMITTING, TransactionEvent.ENDED): Phase.READY,
+    (Phase.COMMITTING, TransactionEvent.REFUSED): Phase.FAILED,
+    (Phase.ABORTING, TransactionEvent.FAIL): Phase.ABORTING,
+    (Phase.ABORTING, TransactionEvent.ENDED): Phase.READY,
+    (Phase.FENCED, TransactionEvent.FAIL): Phase.FENCED,
+} | {(phase, TransactionEvent.FENCE): Phase.FENCED for phase in Phase}
 
 _ONE_AT_A_TIME = "there is a transaction already: a producer has one at a time"
 _IN_PROGRESS = (Phase.OPEN, Phase.FAILED, Phase.CLOSING)
@@ -79,15 +79,15 @@ class TransactionState:
         """Whether it has begun, and nobody is asked to end it."""
         return self.phase in _IN_PROGRESS
 
-    def step(self, event: Event) -> None:
+    def step(self, event: TransactionEvent) -> None:
         """RuntimeError for what cannot be at the moment; the fence, for whoever is fenced."""
         following = TRANSITIONS.get((self.phase, event))
         if following is None:
             if self.fence is not None:
                 raise self.fence.again()
-            in_progress = event is Event.BEGIN and self.is_in_progress
+            in_progress = event is TransactionEvent.BEGIN and self.is_in_progress
             raise RuntimeError(_ONE_AT_A_TIME if in_progress else f"{event.name} cannot be: {self.phase.value}")
-        if event is Event.BEGIN:
+        if event is TransactionEvent.BEGIN:
             self.error = None
             self.partitions.clear()
             self.joining.clear()
@@ -96,13 +96,13 @@ class TransactionState:
 
     def fail(self, error: ClientError) -> None:
         """A part of it was not written. Outside of a transaction there is nothing to fail."""
-        if (self.phase, Event.FAIL) in TRANSITIONS:
+        if (self.phase, TransactionEvent.FAIL) in TRANSITIONS:
             self.error = self.error or error
-            self.step(Event.FAIL)
+            self.step(TransactionEvent.FAIL)
 
     def end_for_good(self, error: ClientError) -> None:
         self.fence = self.fence or error
-        self.step(Event.FENCE)
+        self.step(TransactionEvent.FENCE)
 
     def take_joining(self) -> set[tuple[str, int]]:
         """Those that the coordinator is told of next."""

@@ -30,7 +30,7 @@ from ottla.connect.interface import ConnectorRefused, Finding, Source, SourceBat
 from ottla.connect.mirror.groups import MirroredGroups
 from ottla.connect.mirror.origins import Origin, Origins
 from ottla.connect.mirror.progress import PartitionProgress, Progress, Run, TopicProgress
-from ottla.connect.mirror.topics import Choice, CopiedTopics, Pair
+from ottla.connect.mirror.topics import CopiedTopics, Pair, TopicChoice
 from ottla.records.build import build_batch, may_be_copied
 
 OPTIONS = ClientOptions(client_id="ottla-mirror")
@@ -51,7 +51,7 @@ class MirrorSource(Source):
         if refresh_seconds <= 0:
             raise ValueError(f"refresh_seconds is above 0, not {refresh_seconds}")
         self.source, self.target = source, target
-        self.choice = Choice(topics, exclude or [], prefix)
+        self.choice = TopicChoice(topics, exclude or [], prefix)
         self.groups = groups or []
         MirroredGroups.check(self.groups)
         self.start, self.existing, self.lost = start, existing, lost

@@ -25,7 +25,7 @@ UNLIKE = frozenset({"leader.replication.throttled.replicas", "follower.replicati
 """Configurations that name brokers of the source."""
 
 
-class Choice:
+class TopicChoice:
     """Names by regular expressions, each for a whole name, and what the copies are called."""
 
     def __init__(self, topics: Sequence[str], exclude: Sequence[str], prefix: str) -> None:
@@ -62,7 +62,7 @@ class Pair(NamedTuple):
 class CopiedTopics:
     """Makes the copies, and gives them the partitions and configurations of what they are copies of."""
 
-    def __init__(self, source: Admin, target: Admin, choice: Choice) -> None:
+    def __init__(self, source: Admin, target: Admin, choice: TopicChoice) -> None:
         self._source = source
         self._target = target
         self._choice = choice

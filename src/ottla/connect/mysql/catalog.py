@@ -13,7 +13,7 @@ _OWN = ("mysql", "information_schema", "performance_schema", "sys")
 DECLARED = ("uuid", "inet6", "inet4")
 
 
-class Choice:
+class TableChoice:
     """Which tables are wanted: patterns of DATABASE.TABLE, as `shop.*`."""
 
     def __init__(self, tables: Sequence[str], exclude: Sequence[str]) -> None:
@@ -39,7 +39,7 @@ class Choice:
 class Catalog:
     """Asked anew after each statement that changes tables."""
 
-    def __init__(self, sql: SqlConnection, choice: Choice, keys: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, sql: SqlConnection, choice: TableChoice, keys: Mapping[str, Sequence[str]]) -> None:
         self._sql = sql
         self._choice = choice
         self._keys = keys

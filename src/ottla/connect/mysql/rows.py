@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 import pymysql
 
 from ottla.connect.interface import ConnectorRefused
-from ottla.connect.mysql.catalog import Catalog, Choice
+from ottla.connect.mysql.catalog import Catalog, TableChoice
 from ottla.connect.mysql.connection import Address, SqlConnection
 from ottla.connect.mysql.snapshot import read_chunk
 
@@ -25,7 +25,7 @@ def read_rows(url: str) -> tuple[str, Iterator[dict[str, Any]]]:
     try:
         sql = SqlConnection(address)
         try:
-            table = Catalog(sql, Choice([name], []), {}).describe(name)
+            table = Catalog(sql, TableChoice([name], []), {}).describe(name)
             if table is None:
                 raise ConnectorRefused(f"{address}: there is no table {name}")
             chunk = read_chunk(sql, table, None, ALL_ROWS, is_mariadb=sql.server().is_mariadb)

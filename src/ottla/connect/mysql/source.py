@@ -15,7 +15,7 @@ from typing import Any, Literal
 from ottla.connect.interface import ConnectorRefused, Finding, Source, Task, Yielded
 from ottla.connect.mysql.binlog import Place
 from ottla.connect.mysql.capture import Capture
-from ottla.connect.mysql.catalog import Catalog, Choice
+from ottla.connect.mysql.catalog import Catalog, TableChoice
 from ottla.connect.mysql.checks import check_rights, check_settings
 from ottla.connect.mysql.connection import Address, BinlogConnection, Server, SqlConnection
 from ottla.connect.mysql.envelope import ChangeEnvelope, DebeziumEnvelope, Envelope
@@ -45,7 +45,7 @@ class MysqlSource(Source):
         transactions_topic: str | None = None,
     ) -> None:  # fmt: skip
         self._address = Address(host, port, user, password)
-        self._choice = Choice(tables, exclude or [])
+        self._choice = TableChoice(tables, exclude or [])
         self._keys: Mapping[str, list[str]] = keys or {}
         self._topic = topic
         self._partitions = partitions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.coordinator.classic.generation import State
+from ottla.coordinator.classic.generation import ClassicState
 from ottla.coordinator.classic.group import ClassicGroup
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
@@ -13,7 +13,7 @@ DEAD = "Dead"
 
 def describe(group: ClassicGroup) -> DescribedGroup:
     """What members told of themselves shows once they have agreed on a protocol."""
-    is_stable = group.state is State.STABLE
+    is_stable = group.state is ClassicState.STABLE
     protocol = group.protocol or "" if is_stable else ""
     return DescribedGroup(
         error_code=ErrorCode.NONE,

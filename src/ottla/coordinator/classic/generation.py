@@ -15,7 +15,7 @@ CONSUMER_PROTOCOL = "consumer"
 NO_TIME = -1
 
 
-class State(enum.Enum):
+class ClassicState(enum.Enum):
     """The life of a group; its values are the names that are listed and described."""
 
     EMPTY = "Empty"
@@ -24,11 +24,11 @@ class State(enum.Enum):
     STABLE = "Stable"
 
 
-PREDECESSORS: dict[State, frozenset[State]] = {
-    State.EMPTY: frozenset({State.EMPTY, State.PREPARING, State.STABLE}),
-    State.PREPARING: frozenset({State.EMPTY, State.COMPLETING, State.STABLE}),
-    State.COMPLETING: frozenset({State.PREPARING}),
-    State.STABLE: frozenset({State.EMPTY, State.COMPLETING, State.STABLE}),
+PREDECESSORS: dict[ClassicState, frozenset[ClassicState]] = {
+    ClassicState.EMPTY: frozenset({ClassicState.EMPTY, ClassicState.PREPARING, ClassicState.STABLE}),
+    ClassicState.PREPARING: frozenset({ClassicState.EMPTY, ClassicState.COMPLETING, ClassicState.STABLE}),
+    ClassicState.COMPLETING: frozenset({ClassicState.PREPARING}),
+    ClassicState.STABLE: frozenset({ClassicState.EMPTY, ClassicState.COMPLETING, ClassicState.STABLE}),
 }
 """The states from which each one is entered.
 
@@ -55,7 +55,7 @@ class Generation:
         self.protocol_type = protocol_type
         self.protocol: str | None = None  # the one the members have agreed on
         self.leader_id: str | None = None
-        self.state = State.EMPTY
+        self.state = ClassicState.EMPTY
         self.since_ms = since_ms  # it is in that state
         self.members: dict[str, ClassicMember] = {}
         self.static_members: dict[str, str] = {}  # member ids by instance id
@@ -75,7 +75,7 @@ class Generation:
         copied._supporters = self._supporters.copy()
         return copied
 
-    def enter(self, state: State, now_ms: int) -> None:
+    def enter(self, state: ClassicState, now_ms: int) -> None:
         assert self.state in PREDECESSORS[state], f"a group cannot go from {self.state} to {state}"
         self.state = state
         self.since_ms = now_ms
@@ -192,7 +192,7 @@ def generation_of_record(value: GroupMetadataValue, present: Mapping[str, Classi
     """What a record says. `present`: members that keep what only the machine knows of them."""
     generation = Generation(value.generation, value.protocol_type, value.current_state_timestamp)
     generation.protocol = value.protocol
-    generation.state = State.STABLE if value.members else State.EMPTY
+    generation.state = ClassicState.STABLE if value.members else ClassicState.EMPTY
     for record in value.members:
         member = member_of_record(record, value.protocol or "")
         known = present.get(record.member_id)

@@ -14,8 +14,8 @@ from ottla.coordinator.classic.generation import (
     CONSUMER_PROTOCOL,
     NO_TIME,
     PREDECESSORS,
+    ClassicState,
     Generation,
-    State,
     generation_of_record,
 )
 from ottla.coordinator.classic.member import ClassicMember, Protocols
@@ -63,7 +63,7 @@ class ClassicGroup(Group):
         return self.current
 
     @property
-    def state(self) -> State:
+    def state(self) -> ClassicState:
         return self.current.state
 
     @property
@@ -98,7 +98,7 @@ class ClassicGroup(Group):
 
     @property
     def is_empty(self) -> bool:
-        return self.state is State.EMPTY
+        return self.state is ClassicState.EMPTY
 
     @property
     def member_count(self) -> int:
@@ -118,7 +118,7 @@ class ClassicGroup(Group):
         """Without a member's name only an empty group takes commits, except in transactions, which were older."""
         member_id, instance_id, generation, _, is_transactional = committer
         state = self.current.state
-        if generation < 0 and state is State.EMPTY:
+        if generation < 0 and state is ClassicState.EMPTY:
             return ErrorCode.NONE
         if generation >= 0 or member_id or instance_id is not None:
             code = self.check_member(member_id, instance_id)
@@ -128,7 +128,7 @@ class ClassicGroup(Group):
                 return code
         elif not is_transactional:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if state is State.COMPLETING and not is_transactional:
+        if state is ClassicState.COMPLETING and not is_transactional:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
@@ -149,10 +149,10 @@ class ClassicGroup(Group):
     def offset_age_from_ms(self, commit_timestamp_ms: int) -> int | None:
         current = self.current
         if current.protocol_type:
-            if current.state is State.EMPTY:
+            if current.state is ClassicState.EMPTY:
                 return commit_timestamp_ms if current.since_ms == NO_TIME else current.since_ms
             knows_topics = current.protocol_type == CONSUMER_PROTOCOL and current.topics is not None
-            return commit_timestamp_ms if knows_topics and current.state is State.STABLE else None
+            return commit_timestamp_ms if knows_topics and current.state is ClassicState.STABLE else None
         return commit_timestamp_ms
 
     def write_tombstones(self, operation: Operation) -> None:
@@ -178,7 +178,7 @@ class ClassicGroup(Group):
             self.watch(operation, member)
 
     def check_offset_delete(self) -> ErrorCode:
-        if self.state is State.EMPTY or self.protocol_type == CONSUMER_PROTOCOL:
+        if self.state is ClassicState.EMPTY or self.protocol_type == CONSUMER_PROTOCOL:
             return ErrorCode.NONE
         return ErrorCode.NON_EMPTY_GROUP  # nobody can tell what its members read
 
@@ -218,20 +218,20 @@ class ClassicGroup(Group):
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
         """Whether one who offers these could join."""
-        if self.state is State.EMPTY:
+        if self.state is ClassicState.EMPTY:
             return bool(protocol_type and protocols)
         return protocol_type == self.protocol_type and self.current.have_all_one_of(protocols)
 
     # Generations
 
-    def enter(self, state: State, now_ms: int) -> None:
+    def enter(self, state: ClassicState, now_ms: int) -> None:
         self.forming().enter(state, now_ms)
 
     def next_generation(self, now_ms: int) -> None:
         """One with members. It is kept when their leader has assigned."""
         self.pending_sync_members.clear()
         self.forming().raise_number()
-        self.enter(State.COMPLETING, now_ms)
+        self.enter(ClassicState.COMPLETING, now_ms)
 
     def members_for_leader(self) -> list[JoinGroupResponseMember]:
         """What the leader is told of the members."""

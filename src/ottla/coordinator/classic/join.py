@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.coordinator.classic.generation import State
+from ottla.coordinator.classic.generation import ClassicState
 from ottla.coordinator.classic.group import SESSION, ClassicGroup
 from ottla.coordinator.classic.member import ClassicMember, Protocols
 from ottla.coordinator.classic.rebalance import (
@@ -106,10 +106,10 @@ def join(machine: GroupMachine, operation: Operation, group: ClassicGroup | None
 
 def _has_room_for(group: ClassicGroup, member_id: str, max_size: int) -> bool:
     """Between rebalances members stay even if the limit was lowered; in one, the last to come are left out."""
-    if group.state is State.EMPTY:
+    if group.state is ClassicState.EMPTY:
         return True
     member = group.members.get(member_id)
-    if group.state is State.PREPARING:
+    if group.state is ClassicState.PREPARING:
         return (member is not None and member.join_reply is not None) or group.joining_count < max_size
     return member is not None or len(group.members) < max_size
 
@@ -158,7 +158,7 @@ def _join_known(machine: GroupMachine, operation: Operation, group: ClassicGroup
         return
     is_leader = group.leader_id == member_id
     has_changed = group.members[member_id].protocols != joiner.protocols
-    if group.state is State.PREPARING or has_changed or (group.state is State.STABLE and is_leader):
+    if group.state is ClassicState.PREPARING or has_changed or (group.state is ClassicState.STABLE and is_leader):
         _update(operation, group, member_id, joiner)
         rebalance(operation, group, machine.settings())
         return
@@ -192,14 +192,17 @@ def _replace_static(
     member = group.members[old_id]
     _fence(operation, member)
     operation.cancel_timer((SESSION, group.group_id, old_id))
-    if group.state is State.STABLE and group.current.chosen_protocol_with(member, joiner.protocols) == group.protocol:
+    if (
+        group.state is ClassicState.STABLE
+        and group.current.chosen_protocol_with(member, joiner.protocols) == group.protocol
+    ):
         _return_unnoticed(operation, group, member, joiner, new_id)
         return
     group.replace_static(old_id, new_id)
     member = _update(operation, group, new_id, joiner)
     member.client = joiner.client
     group.watch(operation, member)
-    if group.state is State.PREPARING:
+    if group.state is ClassicState.PREPARING:
         complete_if_all_joined(operation, group)
     else:  # what the leader shares out may be meant for the old id, or for another protocol
         prepare(operation, group, machine.settings())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.coordinator.classic.generation import State
+from ottla.coordinator.classic.generation import ClassicState
 from ottla.coordinator.classic.group import JOIN, SESSION, SYNC, ClassicGroup, FirstWait
 from ottla.coordinator.classic.member import ClassicMember
 from ottla.coordinator.group import GroupSettings
@@ -16,7 +16,7 @@ NOBODY = ""
 
 def rebalance(operation: Operation, group: ClassicGroup, settings: GroupSettings) -> None:
     """Something changed: begin a rebalance, or end the one that waits only for this."""
-    if group.state is State.PREPARING:
+    if group.state is ClassicState.PREPARING:
         complete_if_all_joined(operation, group)
     else:
         prepare(operation, group, settings)
@@ -25,8 +25,8 @@ def rebalance(operation: Operation, group: ClassicGroup, settings: GroupSettings
 def prepare(operation: Operation, group: ClassicGroup, settings: GroupSettings) -> None:
     """Ask all members to join again."""
     _end_syncs(operation, group)
-    was_empty = group.state is State.EMPTY
-    group.enter(State.PREPARING, operation.now_ms)
+    was_empty = group.state is ClassicState.EMPTY
+    group.enter(ClassicState.PREPARING, operation.now_ms)
     if was_empty:
         delay_ms = settings.initial_rebalance_delay_ms
         group.first_wait = FirstWait(delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
@@ -42,7 +42,7 @@ def _end_syncs(operation: Operation, group: ClassicGroup) -> None:
     operation.cancel_timer((SYNC, group.group_id))
     group.pending_sync_members.clear()
     for member in group.members.values():
-        if group.state is State.COMPLETING:
+        if group.state is ClassicState.COMPLETING:
             member.assignment = b""
         if member.sync_reply is not None:
             answer_sync(operation, group, member, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -50,13 +50,13 @@ def _end_syncs(operation: Operation, group: ClassicGroup) -> None:
 
 
 def complete_if_all_joined(operation: Operation, group: ClassicGroup) -> None:
-    if group.state is State.PREPARING and group.first_wait is None and group.have_all_joined:
+    if group.state is ClassicState.PREPARING and group.first_wait is None and group.have_all_joined:
         complete_join(operation, group)
 
 
 def join_time_over(operation: Operation, group: ClassicGroup, settings: GroupSettings) -> None:
     """Who has not joined by now is too late; only a group that was empty and still grows waits longer."""
-    if group.state is not State.PREPARING:
+    if group.state is not ClassicState.PREPARING:
         return
     wait = group.first_wait
     if wait is not None and wait.has_grown and wait.left_ms > 0:
@@ -161,7 +161,7 @@ def refused_sync(code: ErrorCode) -> SyncGroupResponse:
 
 def sync_time_over(operation: Operation, group: ClassicGroup, settings: GroupSettings) -> None:
     """Who has not fetched its assignment by now is taken out."""
-    if group.state not in (State.COMPLETING, State.STABLE) or not group.pending_sync_members:
+    if group.state not in (ClassicState.COMPLETING, ClassicState.STABLE) or not group.pending_sync_members:
         return
     for member_id in list(group.pending_sync_members):
         drop(operation, group, group.members[member_id])
@@ -190,9 +190,9 @@ def remove_pending(operation: Operation, group: ClassicGroup, member_id: str) ->
 
 def go_on_without(operation: Operation, group: ClassicGroup, settings: GroupSettings) -> None:
     """After members have gone, or pending members: what is left of the group finds itself anew."""
-    if group.state is State.PREPARING:
+    if group.state is ClassicState.PREPARING:
         complete_if_all_joined(operation, group)
-    elif group.state is not State.EMPTY:
+    elif group.state is not ClassicState.EMPTY:
         prepare(operation, group, settings)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.coordinator.classic.generation import State
+from ottla.coordinator.classic.generation import ClassicState
 from ottla.coordinator.classic.group import SYNC, ClassicGroup
 from ottla.coordinator.classic.rebalance import (
     assign,
@@ -34,7 +34,7 @@ def sync(
     group.pending_sync_members.discard(member.member_id)
     if not group.pending_sync_members:
         operation.cancel_timer((SYNC, group.group_id))
-    if group.state is State.STABLE:
+    if group.state is ClassicState.STABLE:
         group.watch(operation, member)
         operation.answer(reply, assignment_of(group, member))
         return
@@ -57,7 +57,7 @@ def _check_sync(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
         return ErrorCode.ILLEGAL_GENERATION
     if request.protocol_type not in (None, group.protocol_type) or request.protocol_name not in (None, group.protocol):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    return ErrorCode.REBALANCE_IN_PROGRESS if group.state is State.PREPARING else ErrorCode.NONE
+    return ErrorCode.REBALANCE_IN_PROGRESS if group.state is ClassicState.PREPARING else ErrorCode.NONE
 
 
 def heartbeat(operation: Operation, group: ClassicGroup, reply: Reply, request: HeartbeatRequest) -> None:
@@ -67,7 +67,7 @@ def heartbeat(operation: Operation, group: ClassicGroup, reply: Reply, request: 
             code = ErrorCode.ILLEGAL_GENERATION
         else:
             group.watch(operation, group.members[request.member_id])
-            if group.state is State.PREPARING:
+            if group.state is ClassicState.PREPARING:
                 code = ErrorCode.REBALANCE_IN_PROGRESS
     operation.answer(reply, HeartbeatResponse(error_code=code))
 

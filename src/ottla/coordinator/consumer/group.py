@@ -42,7 +42,7 @@ FIRST_COMMIT_WITH_EPOCHS = 9
 """The version of OffsetCommit in which a member can tell its epoch."""
 
 
-class State(enum.Enum):
+class ConsumerState(enum.Enum):
     EMPTY = "Empty"
     ASSIGNING = "Assigning"  # somebody is to compute who is to have what
     RECONCILING = "Reconciling"  # members are on their way to that
@@ -76,15 +76,15 @@ class ConsumerGroup(Group):
     # What is asked of any group
 
     @property
-    def state(self) -> State:
+    def state(self) -> ConsumerState:
         if not self.members:
-            return State.EMPTY
+            return ConsumerState.EMPTY
         if self.epoch > self.target.epoch:
-            return State.ASSIGNING
+            return ConsumerState.ASSIGNING
         epoch = self.target.epoch
         if all(member.progress.is_reconciled(epoch) for member in self.members.values()):
-            return State.STABLE
-        return State.RECONCILING
+            return ConsumerState.STABLE
+        return ConsumerState.RECONCILING
 
     @property
     def state_name(self) -> str:

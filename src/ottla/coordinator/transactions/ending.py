@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from ottla.coordinator.transactions.transaction import COMPLETE, LAST_EPOCH, VERSION_2, State, Transaction
+from ottla.coordinator.transactions.transaction import COMPLETE, LAST_EPOCH, VERSION_2, Transaction, TransactionState
 from ottla.wire.errors import ErrorCode
 
 
@@ -15,33 +15,33 @@ class Ending(enum.Enum):
     WRONG = "it cannot be ended so"
 
 
-_Table = dict[State, tuple[Ending, Ending]]  # to commit, to abort
+_Table = dict[TransactionState, tuple[Ending, Ending]]  # to commit, to abort
 
 PREPARE, DONE, WAIT, WRONG = Ending.PREPARE, Ending.DONE, Ending.WAIT, Ending.WRONG
 
 VERSION_1_ENDINGS: _Table = {
-    State.EMPTY: (WRONG, WRONG),
-    State.ONGOING: (PREPARE, PREPARE),
-    State.PREPARE_COMMIT: (WAIT, WRONG),
-    State.PREPARE_ABORT: (WRONG, WAIT),
-    State.COMPLETE_COMMIT: (DONE, WRONG),
-    State.COMPLETE_ABORT: (WRONG, DONE),
+    TransactionState.EMPTY: (WRONG, WRONG),
+    TransactionState.ONGOING: (PREPARE, PREPARE),
+    TransactionState.PREPARE_COMMIT: (WAIT, WRONG),
+    TransactionState.PREPARE_ABORT: (WRONG, WAIT),
+    TransactionState.COMPLETE_COMMIT: (DONE, WRONG),
+    TransactionState.COMPLETE_ABORT: (WRONG, DONE),
 }
 """The epoch stays, so a request that comes again looks like the first."""
 
 CURRENT_ENDINGS: _Table = {
-    State.EMPTY: (WRONG, PREPARE),
-    State.ONGOING: (PREPARE, PREPARE),
-    State.COMPLETE_COMMIT: (WRONG, PREPARE),
-    State.COMPLETE_ABORT: (WRONG, PREPARE),
+    TransactionState.EMPTY: (WRONG, PREPARE),
+    TransactionState.ONGOING: (PREPARE, PREPARE),
+    TransactionState.COMPLETE_COMMIT: (WRONG, PREPARE),
+    TransactionState.COMPLETE_ABORT: (WRONG, PREPARE),
 }
 """Version 2, with the current epoch. To abort is always right: what the client wrote may not have come through."""
 
 REPEATED_ENDINGS: _Table = {
-    State.PREPARE_COMMIT: (WAIT, WRONG),
-    State.PREPARE_ABORT: (WRONG, WAIT),
-    State.COMPLETE_COMMIT: (DONE, WRONG),
-    State.COMPLETE_ABORT: (WRONG, DONE),
+    TransactionState.PREPARE_COMMIT: (WAIT, WRONG),
+    TransactionState.PREPARE_ABORT: (WRONG, WAIT),
+    TransactionState.COMPLETE_COMMIT: (DONE, WRONG),
+    TransactionState.COMPLETE_ABORT: (WRONG, DONE),
 }
 """Version 2, with the epoch before: the transaction that has that epoch was ended, and the answer was lost."""
 

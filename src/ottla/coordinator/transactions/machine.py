@@ -21,9 +21,9 @@ from ottla.coordinator.transactions.transaction import (
     NO_ID,
     PREPARED,
     VERSION_2,
-    State,
     TopicPartition,
     Transaction,
+    TransactionState,
 )
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.transaction_records import TRANSACTION_RECORDS, TransactionLogKey, TransactionLogValue
@@ -101,7 +101,7 @@ class TransactionMachine:
     def _send_decided(self, loaded: list[Transaction], operation: Operation) -> None:
         """Markers that are sent twice could end the next transaction."""
         for transaction in loaded:
-            if transaction.state is State.ONGOING:
+            if transaction.state is TransactionState.ONGOING:
                 # Only the log and the clock can tell how long it has been open, and that may have been set since.
                 open_ms = max(operation.now_ms - transaction.started_ms, 0)
                 self._begun_ms.setdefault(transaction.transactional_id, operation.steady_ms - open_ms)
@@ -150,7 +150,7 @@ class TransactionMachine:
             return Identity(ErrorCode.CONCURRENT_TRANSACTIONS)  # until its partitions have been told
         elif expected is not None and not _may_go_on(transaction, expected):
             return Identity(ErrorCode.PRODUCER_FENCED)
-        if transaction.state is State.ONGOING:
+        if transaction.state is TransactionState.ONGOING:
             self._abort(operation, transaction)
             return Identity(ErrorCode.CONCURRENT_TRANSACTIONS)
         given = self._next_producer(transaction, expected)
@@ -192,9 +192,9 @@ class TransactionMachine:
         if isinstance(found, ErrorCode):
             operation.answer(reply, dict.fromkeys(partitions, found))
             return
-        if found.state is not State.ONGOING:
+        if found.state is not TransactionState.ONGOING:
             self._begun_ms[transactional_id] = operation.steady_ms
-        if found.state is not State.ONGOING or not found.partitions.issuperset(partitions):
+        if found.state is not TransactionState.ONGOING or not found.partitions.issuperset(partitions):
             self._write(operation, found.joined(partitions, version, operation.now_ms))
         operation.answer(reply, dict.fromkeys(partitions, ErrorCode.NONE))
 
@@ -296,7 +296,7 @@ class TransactionMachine:
             Markers(
                 transaction.transactional_id,
                 *transaction.producer,
-                transaction.state is State.PREPARE_COMMIT,
+                transaction.state is TransactionState.PREPARE_COMMIT,
                 self._coordinator_epoch,
                 sorted(transaction.partitions),
                 transaction.version,
@@ -322,7 +322,7 @@ class TransactionMachine:
 
     def _abort_late(self, operation: Operation, transactions: list[Transaction]) -> None:
         for transaction in transactions:
-            if transaction.state is not State.ONGOING:
+            if transaction.state is not TransactionState.ONGOING:
                 continue
             begun_ms = self._begun_ms.setdefault(transaction.transactional_id, operation.steady_ms)
             if begun_ms + transaction.timeout_ms <= operation.steady_ms:

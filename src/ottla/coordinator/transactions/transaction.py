@@ -23,7 +23,7 @@ VERSION_2 = 2
 TopicPartition = tuple[str, int]
 
 
-class State(enum.IntEnum):
+class TransactionState(enum.IntEnum):
     EMPTY = 0
     ONGOING = 1
     PREPARE_COMMIT = 2
@@ -39,17 +39,17 @@ class State(enum.IntEnum):
         return self.name.title().replace("_", "")
 
 
-PREPARED = frozenset({State.PREPARE_COMMIT, State.PREPARE_ABORT})
-COMPLETE = frozenset({State.COMPLETE_COMMIT, State.COMPLETE_ABORT})
-AT_REST = COMPLETE | {State.EMPTY}
+PREPARED = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
+COMPLETE = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
+AT_REST = COMPLETE | {TransactionState.EMPTY}
 
-PREDECESSORS: dict[State, frozenset[State]] = {
-    State.EMPTY: AT_REST,
-    State.ONGOING: AT_REST | {State.ONGOING},
-    State.PREPARE_COMMIT: frozenset({State.ONGOING}),
-    State.PREPARE_ABORT: AT_REST | {State.ONGOING},  # with version 2 also where nothing was added
-    State.COMPLETE_COMMIT: frozenset({State.PREPARE_COMMIT}),
-    State.COMPLETE_ABORT: frozenset({State.PREPARE_ABORT}),
+PREDECESSORS: dict[TransactionState, frozenset[TransactionState]] = {
+    TransactionState.EMPTY: AT_REST,
+    TransactionState.ONGOING: AT_REST | {TransactionState.ONGOING},
+    TransactionState.PREPARE_COMMIT: frozenset({TransactionState.ONGOING}),
+    TransactionState.PREPARE_ABORT: AT_REST | {TransactionState.ONGOING},  # with version 2 also where nothing was added
+    TransactionState.COMPLETE_COMMIT: frozenset({TransactionState.PREPARE_COMMIT}),
+    TransactionState.COMPLETE_ABORT: frozenset({TransactionState.PREPARE_ABORT}),
 }
 """The states from which each one can be reached. A transaction is never seen dead, nor about to be fenced."""
 
@@ -59,7 +59,7 @@ class Transaction(NamedTuple):
     producer_id: int
     producer_epoch: int = NO_EPOCH
     timeout_ms: int = 0
-    state: State = State.EMPTY
+    state: TransactionState = TransactionState.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
     started_ms: int = NO_TIME
     updated_ms: int = NO_TIME
@@ -86,7 +86,7 @@ class Transaction(NamedTuple):
     def initialized(self, producer: tuple[int, int], previous_epoch: int, timeout_ms: int, now_ms: int) -> Transaction:
         """A producer begins, or begins anew."""
         return self._step(
-            State.EMPTY,
+            TransactionState.EMPTY,
             now_ms,
             producer_id=producer[0],
             producer_epoch=producer[1],
@@ -99,10 +99,10 @@ class Transaction(NamedTuple):
     def joined(self, partitions: Iterable[TopicPartition], version: int, now_ms: int) -> Transaction:
         """Partitions take part, the first of them in a new transaction."""
         return self._step(
-            State.ONGOING,
+            TransactionState.ONGOING,
             now_ms,
             partitions=self.partitions.union(partitions),
-            started_ms=self.started_ms if self.state is State.ONGOING else now_ms,
+            started_ms=self.started_ms if self.state is TransactionState.ONGOING else now_ms,
             version=version,
         )
 
@@ -110,12 +110,12 @@ class Transaction(NamedTuple):
         """It is decided how the transaction ends; its partitions are to be told."""
         rises = version >= VERSION_2
         return self._step(
-            State.PREPARE_COMMIT if is_commit else State.PREPARE_ABORT,
+            TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT,
             now_ms,
             producer_epoch=self.producer_epoch + rises,
             previous_epoch=self.producer_epoch if rises else self.previous_epoch,
             next_producer_id=next_producer_id,
-            started_ms=self.started_ms if self.state is State.ONGOING else now_ms,
+            started_ms=self.started_ms if self.state is TransactionState.ONGOING else now_ms,
             version=version,
         )
 
@@ -123,7 +123,9 @@ class Transaction(NamedTuple):
         """All partitions have been told."""
         producer_id, producer_epoch = self.next_producer
         return self._step(
-            State.COMPLETE_COMMIT if self.state is State.PREPARE_COMMIT else State.COMPLETE_ABORT,
+            TransactionState.COMPLETE_COMMIT
+            if self.state is TransactionState.PREPARE_COMMIT
+            else TransactionState.COMPLETE_ABORT,
             now_ms,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
@@ -131,7 +133,7 @@ class Transaction(NamedTuple):
             partitions=frozenset(),
         )
 
-    def _step(self, state: State, now_ms: int, **changes: Any) -> Transaction:
+    def _step(self, state: TransactionState, now_ms: int, **changes: Any) -> Transaction:
         assert self.state in PREDECESSORS[state], f"{self.transactional_id} cannot go from {self.state} to {state}"
         return self._replace(state=state, updated_ms=now_ms, previous_producer_id=self.producer_id, **changes)
 
@@ -145,7 +147,7 @@ class Transaction(NamedTuple):
             producer_epoch=self.producer_epoch,
             transaction_timeout_ms=self.timeout_ms,
             transaction_status=self.state,
-            transaction_partitions=None if self.state is State.EMPTY else _by_topic(self.partitions),
+            transaction_partitions=None if self.state is TransactionState.EMPTY else _by_topic(self.partitions),
             transaction_last_update_timestamp_ms=self.updated_ms,
             transaction_start_timestamp_ms=self.started_ms,
             client_transaction_version=self.version,
@@ -159,7 +161,7 @@ class Transaction(NamedTuple):
             value.producer_id,
             value.producer_epoch,
             value.transaction_timeout_ms,
-            State(value.transaction_status),
+            TransactionState(value.transaction_status),
             frozenset(
                 (topic.topic, index) for topic in value.transaction_partitions or () for index in topic.partition_ids
             ),
@@ -174,9 +176,9 @@ class Transaction(NamedTuple):
 
 def _previous_epoch(transaction: Transaction, known: Transaction | None) -> int:
     """The log does not tell it, but where the epoch rose with the end of a transaction it is the one below."""
-    if transaction.state is State.EMPTY:
+    if transaction.state is TransactionState.EMPTY:
         return NO_EPOCH
-    if transaction.state is State.ONGOING or transaction.version < VERSION_2:
+    if transaction.state is TransactionState.ONGOING or transaction.version < VERSION_2:
         return NO_EPOCH if known is None else known.previous_epoch
     return transaction.producer_epoch - 1 if transaction.producer_epoch else LAST_EPOCH
 

@@ -33,7 +33,7 @@ class Delays(NamedTuple):
     most_lost_seconds: float = 0.4
 
 
-class Machine(Protocol):
+class Host(Protocol):
     """What a network knows of a machine."""
 
     address: str
@@ -125,7 +125,7 @@ class Stream:
 class SimulatedSocket:
     """One end of a connection. It never blocks, and moves fewer bytes at a time than it could."""
 
-    def __init__(self, machine: Machine, incoming: Stream, outgoing: Stream, host: str) -> None:
+    def __init__(self, machine: Host, incoming: Stream, outgoing: Stream, host: str) -> None:
         self._machine = machine
         self._number = machine.next_number()
         self._incoming = incoming
@@ -264,7 +264,7 @@ def _nobody() -> None:
 
 
 class SimulatedListener:
-    def __init__(self, machine: Machine, network: SimulatedNetwork, port: int) -> None:
+    def __init__(self, machine: Host, network: SimulatedNetwork, port: int) -> None:
         self._machine = machine
         self._network = network
         self._port = port
@@ -313,7 +313,7 @@ class SimulatedNetwork:
         """`sent` is told of all data."""
         self.timeline = timeline
         self.delays = delays
-        self.machines: dict[str, Machine] = {}  # by their addresses
+        self.machines: dict[str, Host] = {}  # by their addresses
         self.listeners: dict[tuple[str, int], SimulatedListener] = {}
         self.stuck: dict[Stream, None] = {}
         self.sent = sent
@@ -332,13 +332,13 @@ class SimulatedNetwork:
 
     # Connections
 
-    def listen(self, machine: Machine, port: int) -> SimulatedListener:
+    def listen(self, machine: Host, port: int) -> SimulatedListener:
         if (machine.address, port) in self.listeners:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
         listener = self.listeners[machine.address, port] = SimulatedListener(machine, self, port)
         return listener
 
-    def connect(self, machine: Machine, source: str, address: str, port: int) -> SimulatedSocket:
+    def connect(self, machine: Host, source: str, address: str, port: int) -> SimulatedSocket:
         """Begin to connect. A machine that is not there never answers."""
         there, back = Stream(self, source, address), Stream(self, address, source)
         near = SimulatedSocket(machine, back, there, address)

@@ -139,7 +139,7 @@ class Rule:
         return True
 
 
-class Faults:
+class WorldFaults:
     def __init__(self, random: Random) -> None:
         self._random = random
         self._rules: list[Rule] = []

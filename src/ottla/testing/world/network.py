@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 from ottla.testing.simulated_system import SimulatedSystem
 from ottla.testing.simulation.network import SimulatedSocket
 from ottla.testing.world.answers import alter, garble, refuse, spoil
-from ottla.testing.world.faults import Doom, Fate, Faults
+from ottla.testing.world.faults import Doom, Fate, WorldFaults
 from ottla.wire import apis
 from ottla.wire.frames import decode_request_body
 from ottla.wire.header import RequestHeader, read_correlation_id, read_request_header
@@ -42,7 +42,9 @@ class Expected(NamedTuple):
 class Network:
     """`partition(seconds)` lets nothing through for a while; `delays` are the least and most for a way."""
 
-    def __init__(self, system: SimulatedSystem, random: Random, faults: Faults, crash: Callable[[float], None]) -> None:
+    def __init__(
+        self, system: SimulatedSystem, random: Random, faults: WorldFaults, crash: Callable[[float], None]
+    ) -> None:
         self.system = system
         self.random = random
         self.faults = faults

@@ -23,7 +23,7 @@ from ottla.testing.simulated_system import SimulatedSystem
 from ottla.testing.simulation.broker_machine import FOLDER, make_data_folder
 from ottla.testing.simulation.randomness import taken_over
 from ottla.testing.world.event_loop import SimulatedEventLoop
-from ottla.testing.world.faults import Faults, Odds
+from ottla.testing.world.faults import Odds, WorldFaults
 from ottla.testing.world.network import Network
 from ottla.wire.errors import ApiError
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
@@ -64,7 +64,7 @@ class World:
         self.seed = seed
         self.random = random.Random(f"world {seed}")
         self.system = SimulatedSystem(seed)
-        self.faults = Faults(random.Random(f"faults {seed}"))
+        self.faults = WorldFaults(random.Random(f"faults {seed}"))
         if odds is not None:
             self.faults.at_random(odds)
         self.network = Network(self.system, random.Random(f"network {seed}"), self.faults, self.crash)
