@@ -12,7 +12,6 @@ from functools import partial
 from bench.report import Result, Spread, measure, rate, spread_of
 from ottla.log.compaction import Compaction, cleanable
 from ottla.log.files import DiskFiles
-from ottla.log.housekeeping import run_here
 from ottla.log.log import Log
 from ottla.log.lookup import offset_for_timestamp
 from ottla.log.manager import LogManager
@@ -23,6 +22,7 @@ from ottla.log.topic_config import TopicConfig
 from ottla.records.batch import HEADER, HEADER_SIZE, PREFIX_SIZE, BatchHeader, read_header
 from ottla.records.build import build_batch
 from ottla.records.validate import validate_produce
+from ottla.testing.slices import run_here
 
 MEGABYTE = 1 << 20
 GIGABYTE = 1 << 30

@@ -17,9 +17,9 @@ from ottla.log.topic_config import TopicConfig
 from ottla.records.batch import read_header
 from ottla.records.build import ControlMarker, build_batch, build_marker
 from ottla.records.read import read_records
+from ottla.testing.slices import run_here
 from tests.apache_kafka.harness import run_tool
 from tests.apache_kafka.mixed_topic import MixedTopic, WrittenRecord
-from tests.log.slices import run_here
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 COMPLAINTS = (

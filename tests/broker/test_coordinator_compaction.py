@@ -12,6 +12,7 @@ import pytest
 from ottla.coordinator.classic.group import ClassicGroup
 from ottla.coordinator.consumer.group import ConsumerGroup
 from ottla.log.compaction import Compaction, cleanable
+from ottla.testing.slices import run_here
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 from ottla.wire.messages.offset_commit import (
@@ -30,7 +31,6 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from tests.broker.transactional_client import TOPIC, TransactionalClient
-from tests.log.slices import run_here
 from tests.sim.simulated_broker import SimulatedBroker
 
 STEPS = 120

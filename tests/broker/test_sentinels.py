@@ -13,8 +13,8 @@ import ottla.testing
 from ottla.log.housekeeping import Housekeeping
 from ottla.records.batch import read_header
 from ottla.records.build import build_batch
+from ottla.testing.slices import run_here
 from tests.broker.opened_broker import OpenBroker, topic
-from tests.log.slices import run_here
 
 
 def test_connections_stay_where_idleness_has_no_limit() -> None:

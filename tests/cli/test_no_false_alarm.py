@@ -13,8 +13,8 @@ from ottla.log.log import Log
 from ottla.log.recovery import open_log
 from ottla.log.topic_config import TopicConfig
 from ottla.records.build import ControlMarker, build_batch, build_marker
+from ottla.testing.slices import run_here
 from tests.cli.partitions import TIME, append
-from tests.log.slices import run_here
 
 CONFIG = TopicConfig(internal_segment_bytes=600, index_interval_bytes=100, cleanup_policy=("compact",))
 

@@ -29,8 +29,8 @@ from ottla.records.batch import (
     whole_batches,
 )
 from ottla.records.build import build_batch
+from ottla.testing.slices import run_here
 from tests.cli.partitions import TIME, append, contents
-from tests.log.slices import run_here
 
 FIRST = "00000000000000000000"
 

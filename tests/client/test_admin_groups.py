@@ -9,9 +9,9 @@ from ottla.broker.broker import Broker
 from ottla.client import Admin, NewRecord, Offset, Producer, TopicPartition
 from ottla.log.compaction import Compaction, cleanable
 from ottla.testing.local_broker import LocalBroker
+from ottla.testing.slices import run_here
 from tests.client.admin_groups_contract import AdminGroupsContract, assert_counts_are_right
 from tests.client.contract import new_name
-from tests.log.slices import run_here
 
 
 @pytest.fixture(scope="module")

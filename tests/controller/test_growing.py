@@ -11,7 +11,17 @@ from ottla.controller.changes import BrokerUp, Change, ChangedReplicas, NewParti
 from ottla.controller.cluster import Cluster
 from ottla.controller.elections import PREFERRED, UNCLEAN, decide_elections
 from ottla.controller.feed import changes_between, changes_of, decode_changes, encode_changes
-from ottla.controller.growing import LIFTED, InOrder, Report, Told, draining, fencing, is_current, lowered, opened
+from ottla.controller.growing import (
+    LIFTED,
+    GrowthReports,
+    InOrder,
+    Report,
+    draining,
+    fencing,
+    is_current,
+    lowered,
+    opened,
+)
 from ottla.controller.layout import NOBODY, BrokerNode, decode_topic, encode_topic
 from ottla.controller.leaders import broker_down, broker_up, imbalanced, replicas_failed, rules_in
 from ottla.controller.steps import finished
@@ -156,7 +166,7 @@ def test_all_leaders_have_to_tell() -> None:
     cluster = cluster_with(2)
     replay(cluster, expand(cluster, 4))
     node = cluster.topics["t"]
-    told = Told(node.topic_id, node.growths[-1], 0.0, 0)
+    told = GrowthReports(node.topic_id, node.growths[-1], 0.0, 0)
     told.take(Report("t", 0, 0, is_drained=True))
     told.take(Report("t", 2, 0, is_drained=True))  # it is no parent
     assert not told.are_drained

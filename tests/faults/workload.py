@@ -12,8 +12,8 @@ from ottla.records.build import BatchOptions, ControlMarker, build_batch, build_
 from ottla.records.read import Batch
 from ottla.testing.files import SimulatedFiles
 from ottla.testing.loss import SYNCED_ONLY
+from ottla.testing.slices import run_here
 from tests.log.expected import ProducerState, check_segments, epochs_of, transactions_of
-from tests.log.slices import run_here
 from tests.log.writing import append_batch, served_batches
 
 FOLDER = "data"

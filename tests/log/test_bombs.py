@@ -19,8 +19,8 @@ from ottla.records.build import finish_batch, read_marker
 from ottla.records.codec import encode_columns
 from ottla.records.compression import GZIP, LZ4, NAMES, ZSTD, TooLarge
 from ottla.testing.files import SimulatedFiles
+from ottla.testing.slices import run_here
 from tests.log.bombs import TIMESTAMP, bomb
-from tests.log.slices import run_here
 from tests.log.test_compaction import compact, contents, make_log, pairs, put, seal
 from tests.log.writing import append_batch
 

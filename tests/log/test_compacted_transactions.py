@@ -19,8 +19,8 @@ from ottla.log.manager import LogManager
 from ottla.log.topic_config import MOST, TopicConfig
 from ottla.records.build import build_batch
 from ottla.testing.files import SimulatedFiles
+from ottla.testing.slices import run_here
 from tests.log.committed_reader import committed_records
-from tests.log.slices import run_here
 from tests.log.writing import append_batch, append_marker
 
 SEEDS = int(os.environ.get("OTTLA_COMPACTION_SEEDS", "15"))

@@ -22,7 +22,7 @@ from ottla.records.build import ControlMarker, build_batch, build_marker
 from ottla.records.codec import Record
 from ottla.records.read import read_records
 from ottla.testing.files import SimulatedFiles
-from tests.log.slices import run_here
+from ottla.testing.slices import run_here
 
 DAY_MS = 86_400_000
 COMPACTED = TopicConfig(cleanup_policy=("compact",), internal_segment_bytes=1 << 20)

@@ -24,7 +24,7 @@ from ottla.log.topic_config import TopicConfig
 from ottla.records.batch import read_header
 from ottla.records.build import build_batch
 from ottla.testing.files import Effect, SimulatedFiles
-from tests.log.slices import run_here
+from ottla.testing.slices import run_here
 
 
 class Clock:

@@ -10,8 +10,8 @@ from ottla.log.compaction import Compaction, cleanable
 from ottla.log.topic_config import TopicConfig
 from ottla.records.build import build_batch
 from ottla.records.read import Batch
+from ottla.testing.slices import run_here
 from tests.log.expected import ProducerState, transactions_of
-from tests.log.slices import run_here
 from tests.log.test_log_model import KEYS, PARTS, TIMESTAMPS, LogMachine
 from tests.log.writing import served_batches
 

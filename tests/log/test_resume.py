@@ -11,8 +11,8 @@ from ottla.log.recovery import Recovered
 from ottla.log.segment import INDEX, TIME_INDEX
 from ottla.testing.files import SimulatedFiles
 from ottla.testing.loss import SYNCED_ONLY
+from ottla.testing.slices import run_here
 from tests.log.expected import check_segments
-from tests.log.slices import run_here
 from tests.log.writing import FOLDER, SMALL, append, append_marker, new_log, served_offsets
 
 RESUMED, END = 21, 32

@@ -95,7 +95,7 @@ def closed(states: Iterable[PartitionState]) -> list[PartitionState]:
 # Going on
 
 
-class Told:
+class GrowthReports:
     """What leaders have told of one topic in the time of one controller."""
 
     def __init__(self, topic_id: bytes, growth: Growth, now: float, position: int) -> None:

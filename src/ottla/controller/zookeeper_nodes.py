@@ -82,7 +82,7 @@ def _quiet_logger() -> logging.Logger:
     return quiet
 
 
-class Told(NamedTuple):
+class NodeWatcher(NamedTuple):
     """Whom to tell what, from other threads."""
 
     changed: Callable[[str], None]
@@ -91,7 +91,7 @@ class Told(NamedTuple):
 
 
 class ZookeeperNodes:
-    def __init__(self, address: ZookeeperAddress, session_timeout_seconds: float, told: Told) -> None:
+    def __init__(self, address: ZookeeperAddress, session_timeout_seconds: float, told: NodeWatcher) -> None:
         """Connect, and make the chroot; StoreUnusable where no server answers for as long as a session lasts."""
         self._address = address
         self._told = told

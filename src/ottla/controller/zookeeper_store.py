@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ottla.controller.store import Changed, StoreError, Watch
 from ottla.controller.threaded_store import ThreadedStore, Worker
 from ottla.controller.zookeeper_address import ZookeeperAddress
-from ottla.controller.zookeeper_nodes import Told, ZookeeperNodes
+from ottla.controller.zookeeper_nodes import NodeWatcher, ZookeeperNodes
 
 
 class ZookeeperStore(ThreadedStore[ZookeeperNodes]):
@@ -20,7 +20,7 @@ class ZookeeperStore(ThreadedStore[ZookeeperNodes]):
         session_timeout_seconds: float,
     ) -> None:
         """`post` calls on the loop, and may be called from any thread."""
-        told = Told(
+        told = NodeWatcher(
             changed=lambda path: post(lambda: self._arm(path)),
             connected=lambda: post(self._arm_all),
             lost_session=lambda: post(self._tell_of_lost_sessions),

@@ -25,7 +25,7 @@ class LogError(ApiError):
 
     code = ErrorCode.UNKNOWN_SERVER_ERROR
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str = "") -> None:
         super().__init__(self.code, message)
 
 

@@ -22,7 +22,7 @@ from ottla.broker.loop.slices import Finished, Slices, Waiting, parts_of
 from ottla.controller.changes import Change, ChangedStates, NewPartitions, NewTopic, operations_of
 from ottla.controller.cluster import Cluster
 from ottla.controller.election import Office
-from ottla.controller.growing import Told
+from ottla.controller.growing import GrowthReports
 from ottla.controller.layout import PartitionState
 from ottla.controller.steps import InSteps
 from ottla.controller.store import CommitTooLarge, CommitUncertain, Store, StoreError, VersionChanged, size_of
@@ -69,7 +69,7 @@ class Controller:
         self.cluster = cluster
         self.office = office
         self.feed = Feed(loop, cluster, node_id)
-        self.growing: dict[str, Told] = {}  # what leaders have told of topics that grow in order
+        self.growing: dict[str, GrowthReports] = {}  # what leaders have told of topics that grow in order
         self._store = store
         self._loop = loop
         self._applier = applier

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.loop.slices import Steps
 from ottla.controller.changes import Change
 from ottla.controller.cluster import Cluster
-from ottla.controller.growing import Report, Told, draining, fencing, is_current, lowered, opened
+from ottla.controller.growing import GrowthReports, Report, draining, fencing, is_current, lowered, opened
 from ottla.records.growth import Phase, is_growing
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.report_growth import ReportGrowthRequest, ReportGrowthResponse
@@ -69,7 +69,7 @@ def _decided(broker: Broker, name: str, reports: list[Report]) -> list[Change]:
     growth = node.growths[-1]
     told = controller.growing.get(name)
     if told is None or not told.is_of(node.topic_id, growth):
-        told = controller.growing[name] = Told(node.topic_id, growth, now, controller.feed.position)
+        told = controller.growing[name] = GrowthReports(node.topic_id, growth, now, controller.feed.position)
     for report in reports:
         told.take(report)
     if growth.phase is Phase.PREPARING:
@@ -82,7 +82,7 @@ def _decided(broker: Broker, name: str, reports: list[Report]) -> list[Change]:
     return []
 
 
-def _all_know(broker: Broker, told: Told) -> bool:
+def _all_know(broker: Broker, told: GrowthReports) -> bool:
     """Whether all brokers have heard of the new partitions: they tell nobody the old number, and hold groups back."""
     controller = broker.controller
     others = [node_id for node_id in controller.cluster.live if node_id != broker.node_id]

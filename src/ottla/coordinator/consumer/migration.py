@@ -120,8 +120,8 @@ class Migration:
         write_group(operation, group.group_id, generation.assigned_record(assignments, operation.now_ms))
         replayed = self._machine.groups[group.group_id]
         assert isinstance(replayed, ClassicGroup)
-        for member_id, member in generation.members.items():
-            replayed.note_offer(member_id, member.protocols)
+        for member_id, offering in generation.members.items():
+            replayed.note_offer(member_id, offering.protocols)
         replayed.set_timers(operation, replayed.members)
         prepare(operation, replayed, self._machine.settings())
 

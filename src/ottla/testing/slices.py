@@ -1,4 +1,4 @@
-"""Work in slices, run to its end by a test."""
+"""Work in slices, run to its end at once."""
 
 from __future__ import annotations
 

@@ -1,0 +1,101 @@
+"""Rules of the house that no linter knows: one noun a file, a name for one thing, wiring that can be seen."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections import defaultdict
+from pathlib import Path
+
+SOURCE = Path(__file__).parent.parent / "src" / "ottla"
+MOST_LINES = 500
+
+LONG_FILES = {
+    "broker/config/definitions.py": "a table of settings",
+    "records/codec.py": "the one compiled module: rows, columns and records share its C types",
+}
+SAME_NAME = {
+    ("client", "Admin"): "the same, for callers without a loop",
+    ("client", "BatchReader"): "the same, for callers without a loop",
+    ("client", "Consumer"): "the same, for callers without a loop",
+    ("client", "Producer"): "the same, for callers without a loop",
+    ("client", "Reader"): "the same, for callers without a loop",
+    ("client", "Transaction"): "the same, for callers without a loop",
+    ("replica", "Event"): "what happens to the machine of the module",
+    ("replica", "Follower"): "a follower itself, and what its leader knows of it",
+}
+DICTIONARY_LOOKUPS = {
+    "client/errors.py": "errors are copied and pickled with all they carry, whatever their constructors take",
+}
+CALLBACKS_SET_FROM_AFAR: dict[str, str] = {}
+
+
+@functools.cache
+def sources() -> list[tuple[str, str, ast.Module]]:
+    """Names, texts and syntax trees of all files."""
+    found = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        text = path.read_text()
+        found.append((path.relative_to(SOURCE).as_posix(), text, ast.parse(text)))
+    return found
+
+
+def test_a_file_is_no_longer_than_one_noun_needs() -> None:
+    found = {name for name, text, _ in sources() if text.count("\n") > MOST_LINES}
+    assert found <= LONG_FILES.keys()
+
+
+def test_a_class_name_stands_once_in_a_room() -> None:
+    """Parts of messages have Kafka's names, which belong to their message; so has a private class to its file."""
+    places: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for name, _, tree in sources():
+        if not name.startswith("wire/messages/"):
+            for node in tree.body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places[name.split("/")[0], node.name].append(name)
+    twice = {place: files for place, files in places.items() if len(files) > 1}
+    assert twice.keys() <= SAME_NAME.keys(), twice
+
+
+def test_nobody_looks_into_a_dictionary_for_what_has_been_made() -> None:
+    found = {
+        name
+        for name, _, tree in sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr == "__dict__"
+    }
+    assert found <= DICTIONARY_LOOKUPS.keys()
+
+
+def test_no_callback_is_set_as_an_attribute_from_afar() -> None:
+    """It is given to the constructor, or to a method that says what it is for."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for name, _, tree in sources():
+        for owner in ast.walk(tree):
+            if isinstance(owner, ast.ClassDef):
+                methods = {
+                    node.name for node in owner.body if isinstance(node, ast.FunctionDef) if not _is_property(node)
+                }
+                for node in ast.walk(owner):
+                    if isinstance(node, ast.Assign) and _is_callback(node.value, methods):
+                        found[name] += [ast.unparse(node) for target in node.targets if _is_of_another(target)]
+    assert {name for name, lines in found.items() if lines} <= CALLBACKS_SET_FROM_AFAR.keys(), found
+
+
+def _is_property(function: ast.FunctionDef) -> bool:
+    return any("property" in ast.unparse(decorator) for decorator in function.decorator_list)
+
+
+def _is_callback(value: ast.expr, methods: set[str]) -> bool:
+    is_own_method = (
+        isinstance(value, ast.Attribute)
+        and isinstance(value.value, ast.Name)
+        and value.value.id == "self"
+        and value.attr in methods
+    )
+    is_partial = isinstance(value, ast.Call) and ast.unparse(value.func).split(".")[-1] == "partial"
+    return is_own_method or is_partial or isinstance(value, ast.Lambda)
+
+
+def _is_of_another(target: ast.expr) -> bool:
+    return isinstance(target, ast.Attribute) and not (isinstance(target.value, ast.Name) and target.value.id == "self")
