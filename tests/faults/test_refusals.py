@@ -115,18 +115,19 @@ def test_retention_makes_room_where_there_is_none_for_a_longer_name() -> None:
 def test_a_topic_is_deleted_where_there_is_no_room_for_a_longer_name() -> None:
     """There is some in reserve."""
     files = FullFolders()
-    manager = LogManager(files, "data")
+    has_reserve = False
+
+    def make_room() -> bool:
+        if has_reserve:
+            files.rename = functools.partial(SimulatedFiles.rename, files)  # type: ignore[method-assign]
+        return has_reserve
+
+    manager = LogManager(files, "data", make_room=make_room)
     manager.open(lambda _topic: TopicConfig(), 0)
     append(manager.create("topic", 0, TopicConfig(), 0))
     with pytest.raises(OSError, match="No space"):
         manager.doom("data/topic-0", 0)
-    rename = SimulatedFiles.rename
-
-    def make_room() -> bool:
-        files.rename = functools.partial(rename, files)  # type: ignore[method-assign]
-        return True
-
-    manager.make_room = make_room
+    has_reserve = True
     manager.delete("topic", 0, 0)
     (name,) = files.folders("data")
     assert name.startswith("topic-0.")

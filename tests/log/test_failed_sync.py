@@ -93,16 +93,18 @@ def test_no_room_is_needed_to_write_it_again() -> None:
 
 def test_on_a_full_disk_the_mark_takes_what_is_in_reserve(monkeypatch: pytest.MonkeyPatch) -> None:
     files = SimulatedFiles()
-    manager = LogManager(files, "/data")
-    manager.open(lambda _topic: TopicConfig(), 0)
-    log = manager.create("t", 0, TopicConfig(), 0)
-    append(log, b"one")
-    replace, has_room = files.replace, False
+    has_room = False
 
     def make_room() -> bool:
         nonlocal has_room
         has_room = True
         return True
+
+    manager = LogManager(files, "/data", make_room=make_room)
+    manager.open(lambda _topic: TopicConfig(), 0)
+    log = manager.create("t", 0, TopicConfig(), 0)
+    append(log, b"one")
+    replace = files.replace
 
     def with_room(path: str, data: bytes, *, durable: bool = True) -> None:
         if not has_room:
@@ -110,7 +112,6 @@ def test_on_a_full_disk_the_mark_takes_what_is_in_reserve(monkeypatch: pytest.Mo
         replace(path, data, durable=durable)
 
     monkeypatch.setattr(files, "replace", with_room)
-    manager.make_room = make_room
     files.arm(files.operation_count + 1, Effect.FAIL, errno.ENOSPC)
     with pytest.raises(StorageFailed):
         log.flush(1)

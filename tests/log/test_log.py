@@ -15,6 +15,7 @@ from ottla.log.errors import (
 )
 from ottla.log.flush import run_together
 from ottla.log.log import Log
+from ottla.log.owner import LogOwner
 from ottla.log.producers import KEPT_BATCHES, Origin
 from ottla.log.segment import LOG
 from ottla.log.topic_config import TopicConfig
@@ -423,13 +424,21 @@ def test_full_segments_are_flushed_without_being_opened_all_at_once() -> None:
 # Truncating
 
 
+class TellsTruncations(LogOwner):
+    def __init__(self, told: list[int]) -> None:
+        self._told = told
+
+    def before_truncation(self, offset: int) -> None:
+        self._told.append(offset)
+
+
 @pytest.mark.parametrize("offset", range(21))
 def test_truncation_drops_the_batch_that_holds_the_offset(offset: int) -> None:
     log = filled()
     log.advance_high_watermark(20)
     log.flush(0)
     told: list[int] = []
-    log.before_truncation = told.append
+    log.owner = TellsTruncations(told)
     log.truncate_to(offset, 0)
     end = offset - offset % 2
     assert log.end_offset == end

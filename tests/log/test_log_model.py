@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from ottla.log.errors import OutOfOrderSequence
+from ottla.log.owner import LogOwner
 from ottla.log.recovery import open_log
 from ottla.log.retention import apply_retention
 from ottla.log.topic_config import TopicConfig
@@ -29,6 +30,14 @@ SEEDS = st.integers(0, 1 << 30)
 PLAIN = TopicConfig(
     internal_segment_bytes=700, index_interval_bytes=150, retention_ms=-1, segment_ms=60, file_delete_delay_ms=5
 )
+
+
+class _SavesRecoveryPoint(LogOwner):
+    def __init__(self, model: LogMachine) -> None:
+        self._model = model
+
+    def before_truncation(self, offset: int) -> None:
+        self._model.save_recovery_point()
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -71,10 +80,10 @@ class LogMachine(RuleBasedStateMachine):
             recovery_point=self.saved_recovery_point,
             log_start_offset=self.saved_log_start,
         )
-        self.log.before_truncation = self.save_recovery_point
+        self.log.owner = _SavesRecoveryPoint(self)
         self.rebuilt_from.add(self.log.log_start_offset)
 
-    def save_recovery_point(self, _offset: int = 0) -> None:
+    def save_recovery_point(self) -> None:
         self.saved_recovery_point = self.log.recovery_point
 
     # Writing

@@ -28,10 +28,18 @@ LONGEST_FOLDER_NAME = 255
 
 
 class LogFolders:
-    def __init__(self, files: Files, folders: Sequence[str], failed: Failed = lambda _partitions: None) -> None:
-        """`failed`: is told of logs that take no more writes until the next start."""
+    def __init__(
+        self,
+        files: Files,
+        folders: Sequence[str],
+        failed: Failed = lambda _partitions: None,
+        make_room: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`failed`: is told of logs that take no more writes until the next start. `make_room`: in the first folder."""
         self.files = files
-        self.managers = [LogManager(files, folder, failed) for folder in folders]
+        first, *others = folders
+        self.managers = [LogManager(files, first, failed, make_room)]
+        self.managers += [LogManager(files, folder, failed) for folder in others]
         self.logs: dict[TopicPartition, Log] = {}
         self.strays: dict[str, TopicPartition] = {}  # folders of other topics that opening has put aside
 

@@ -10,7 +10,7 @@ index, has no file but that one and the id of its topic: whoever opens it reads 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import NamedTuple
@@ -29,6 +29,7 @@ from ottla.log.errors import (
 )
 from ottla.log.files import Buffer, FileRange, Files
 from ottla.log.flusher import LogFlusher
+from ottla.log.owner import LogOwner
 from ottla.log.producers import CompletedTransaction, Origin, Producers, stable_offset
 from ottla.log.replicated import LARGEST_EPOCH, ReplicatedBatch, checked_batches, runs_of
 from ottla.log.rolling import Rolling
@@ -86,10 +87,7 @@ class Log:
         self.failure: str | None = None
         self._is_retired = False
         self.uncleanable: str | None = None  # why it is not compacted any more
-        self.before_truncation: Callable[[int], None] = lambda _recovery_point: None
-        self.before_folder: Callable[[], None] = lambda: None
-        self.told_of_error: Callable[[OSError], None] = lambda _error: None  # of the disk
-        self.with_room: Callable[[Callable[[], None]], None] = lambda write: write()  # also on a full disk
+        self.owner = LogOwner()
         self.snapshots = snapshots
         self.flusher = LogFlusher(self)
         self.placement: Placement | None = None  # what its topic asks of keys
@@ -297,7 +295,7 @@ class Log:
         except OSError as error:
             if error.errno not in PASSING:
                 self.failure = f"{self.folder}: {error}"
-            self.told_of_error(error)
+            self.owner.failed(error)
             raise StorageFailed(f"{self.folder}: {error}") from error
 
     def make_folder(self) -> None:
@@ -308,7 +306,7 @@ class Log:
     def _make_folder(self) -> None:
         """The first record comes. What fails half way is done again with the next."""
         with self.refusing():
-            self.before_folder()
+            self.owner.before_folder()
             self.files.make_folder(self.folder)
             if self.topic_id is not None:
                 path = f"{self.folder}/{PARTITION_METADATA}"
@@ -321,7 +319,7 @@ class Log:
         try:
             yield
         except OSError as error:
-            self.told_of_error(error)
+            self.owner.failed(error)
             raise StorageFailed(f"{self.folder}: {error}") from error
 
     def _checked_marker(self, batch: Buffer, header: BatchHeader, transaction_version: int) -> ControlMarker:
@@ -439,8 +437,8 @@ class Log:
         if not self._is_retired:
             self.failure = f"{self.folder}: {error}"
             with suppress(OSError):
-                self.with_room(partial(failed_sync.mark, self.files, self.folder))
-            self.told_of_error(error)
+                self.owner.with_room(partial(failed_sync.mark, self.files, self.folder))
+            self.owner.failed(error)
         return self.refusal
 
     # Removing

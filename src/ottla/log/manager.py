@@ -23,6 +23,7 @@ from ottla.log.files import Files, Lock, failure_of
 from ottla.log.flush import Flush, run_together
 from ottla.log.log import Log
 from ottla.log.loss import Loss
+from ottla.log.owner import LogOwner
 from ottla.log.recovery import Recovered, empty_log, open_log
 from ottla.log.topic_config import TopicConfig
 from ottla.wire.uuids import new_uuid
@@ -49,7 +50,14 @@ Failed = Callable[[Collection[TopicPartition]], None]
 class LogManager:
     """Opens every log of a data folder, and keeps them together until `close`."""
 
-    def __init__(self, files: Files, folder: str, failed: Failed = lambda _partitions: None) -> None:
+    def __init__(
+        self,
+        files: Files,
+        folder: str,
+        failed: Failed = lambda _partitions: None,
+        make_room: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`make_room`: on a full disk, for opening and deleting; False if it cannot."""
         self.files = files
         self.folder = folder
         self.failure: str | None = None  # why nothing in the folder can be used any more
@@ -63,7 +71,7 @@ class LogManager:
         self._is_open = False  # all logs are, and what is in the checkpoints can be told from them
         self._doomed_folders: list[tuple[int, int, str]] = []  # since when, when they go, and their paths
         self.has_deletions_to_sync = False
-        self.make_room: Callable[[], bool] = lambda: False  # on a full disk, for opening and deleting; False: it cannot
+        self._make_room = make_room
         self.stale: set[TopicPartition] = set()  # partitions that are gone, and that checkpoints may still tell of
         self.unfinished: list[tuple[bytes, int]] = []  # on their way here at the last stop, by topic id and index
 
@@ -112,7 +120,7 @@ class LogManager:
             try:
                 return make()
             except OSError as error:
-                if error.errno not in FULL or not self.make_room():
+                if error.errno not in FULL or not self._make_room():
                     raise
 
     def loss(self, boot_id: str | None) -> Loss:
@@ -161,7 +169,7 @@ class LogManager:
             elif match := _PARTITION_FOLDER.fullmatch(name):
                 yield name, (match[1], int(match[2]))
 
-    def _truncating(self, partition: TopicPartition, offset: int) -> None:
+    def truncating(self, partition: TopicPartition, offset: int) -> None:
         """Have the checkpoints know of a truncation before it comes: it is not on the disk, nor compacted, behind."""
         self.write_checkpoint(RECOVERY_POINTS)
         self._lower_cleaner_offset(partition, offset)
@@ -204,12 +212,9 @@ class LogManager:
         return log
 
     def _look_after(self, partition: TopicPartition, log: Log) -> None:
-        log.before_truncation = partial(self._truncating, partition)
-        log.before_folder = partial(self._begin_anew, partition)
-        log.told_of_error = partial(self._log_failed, partition)
-        log.with_room = self.with_room
+        log.owner = _Owner(self, partition)
 
-    def _log_failed(self, partition: TopicPartition, error: OSError) -> None:
+    def log_failed(self, partition: TopicPartition, error: OSError) -> None:
         """An error of the disk that lasts is one of the whole folder."""
         log = self.logs.get(partition)
         if is_lasting(error):
@@ -343,7 +348,7 @@ class LogManager:
 
         return run
 
-    def _begin_anew(self, partition: TopicPartition) -> None:
+    def begin_anew(self, partition: TopicPartition) -> None:
         """Before the first record of a partition: what is told of another of its name would count for this one."""
         if partition in self.stale:
             self.forgetting()()
@@ -394,6 +399,24 @@ class LogManager:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+
+class _Owner(LogOwner):
+    def __init__(self, manager: LogManager, partition: TopicPartition) -> None:
+        self._manager = manager
+        self._partition = partition
+
+    def before_truncation(self, offset: int) -> None:
+        self._manager.truncating(self._partition, offset)
+
+    def before_folder(self) -> None:
+        self._manager.begin_anew(self._partition)
+
+    def failed(self, error: OSError) -> None:
+        self._manager.log_failed(self._partition, error)
+
+    def with_room(self, make: Callable[[], T]) -> T:
+        return self._manager.with_room(make)
 
 
 def _kernel_boot_id() -> str:

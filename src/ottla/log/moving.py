@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator
+from typing import TypeVar
 
 from ottla.log.checkpoint import CLEANER_OFFSETS, LOG_STARTS, RECOVERY_POINTS, TopicPartition
 from ottla.log.errors import StorageFailed, is_lasting
 from ottla.log.folders import LONGEST_FOLDER_NAME, LogFolders
 from ottla.log.log import Log
 from ottla.log.manager import FUTURE_FOLDER, LogManager
+from ottla.log.owner import LogOwner
 from ottla.log.recovery import empty_log, open_log
 from ottla.wire.uuids import new_uuid
 
 COPIED_IN_A_STEP_BYTES = 1 << 20
+T = TypeVar("T")
 MOST_LAST_COPIES = 2  # in the last step, for which everybody waits
 
 Slices = Generator[Callable[[], None] | None, None, Log | None]
@@ -51,8 +54,8 @@ class LogMove:
         Whoever keeps the log must take the new one before anything else happens. `write_gathered`: nothing of the log
         is held back any more.
         """
-        before_truncation = self._log.before_truncation
-        self._log.before_truncation = lambda offset: self._truncating(offset, before_truncation)
+        owner = self._log.owner
+        self._log.owner = _OwnerWhileMoved(owner, self)
         try:
             yield from self._catch_up(clock_ms)
             while self._is_there:
@@ -62,16 +65,16 @@ class LogMove:
                 yield from self._catch_up(clock_ms)
             return None
         finally:
-            self._log.before_truncation = before_truncation
+            self._log.owner = owner
             self.drop_copy(clock_ms())
 
     @property
     def _is_there(self) -> bool:
         return self._folders.logs.get(self._partition) is self._log and self._log.failure is None
 
-    def _truncating(self, offset: int, before_truncation: Callable[[int], None]) -> None:
+    def truncating(self, offset: int) -> None:
+        """The log is about to be cut there: so is the copy, then."""
         self._cut_at = offset if self._cut_at is None else min(offset, self._cut_at)
-        before_truncation(offset)
 
     # Copying
 
@@ -107,12 +110,8 @@ class LogMove:
             topic_id = self._folders.topic_id(topic, index) if self._log.has_folder else self._log.topic_id
             folder = f"{self.target.folder}/{name}"
             self.copy = empty_log(self._folders.files, folder, self._log.config, now_ms, topic_id=topic_id)
-            self.copy.told_of_error = self._copy_failed
+            self.copy.owner = _OwnerOfCopy(self.target)
         return self.copy
-
-    def _copy_failed(self, error: OSError) -> None:
-        if is_lasting(error):
-            self.target.fail(error)
 
     def _copy_some(self, copy: Log, now_ms: int) -> None:
         log = self._log
@@ -171,3 +170,33 @@ class LogMove:
             if copy.has_folder and not self.is_interrupted:
                 with contextlib.suppress(OSError):  # the next start removes it
                     self.target.doom(copy.folder, now_ms)
+
+
+class _OwnerWhileMoved(LogOwner):
+    """Of a log that is being copied: its owner, and the move learns of truncations, too."""
+
+    def __init__(self, owner: LogOwner, move: LogMove) -> None:
+        self._owner = owner
+        self._move = move
+
+    def before_truncation(self, offset: int) -> None:
+        self._move.truncating(offset)
+        self._owner.before_truncation(offset)
+
+    def before_folder(self) -> None:
+        self._owner.before_folder()
+
+    def failed(self, error: OSError) -> None:
+        self._owner.failed(error)
+
+    def with_room(self, make: Callable[[], T]) -> T:
+        return self._owner.with_room(make)
+
+
+class _OwnerOfCopy(LogOwner):
+    def __init__(self, target: LogManager) -> None:
+        self._target = target
+
+    def failed(self, error: OSError) -> None:
+        if is_lasting(error):
+            self._target.fail(error)

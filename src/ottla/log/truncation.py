@@ -54,7 +54,7 @@ def _lower_recovery_point(log: Log, offset: int) -> None:
     log.flusher.truncated()
     log.segments.layout_version += 1
     log.recovery_point = min(log.recovery_point, offset)
-    log.before_truncation(offset)
+    log.owner.before_truncation(offset)
 
 
 def _ended_at(log: Log, end_offset: int) -> None:
