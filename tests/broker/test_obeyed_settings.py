@@ -71,7 +71,7 @@ def test_single_addresses_have_limits_of_their_own(limits: str, is_taken: bool) 
 def test_changes_are_told_to_who_wants_to_know() -> None:
     settings = BrokerSettings()
     seen: list[int] = []
-    settings.changed = lambda: seen.append(settings.config.max_connections)
+    settings.watch(lambda: seen.append(settings.config.max_connections))
     settings.set_dynamic({}, {"max.connections": "7"})
     assert seen == [7]
 

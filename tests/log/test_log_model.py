@@ -33,7 +33,7 @@ PLAIN = TopicConfig(
 
 
 class _SavesRecoveryPoint(LogOwner):
-    def __init__(self, model: LogMachine) -> None:
+    def __init__(self, model: "LogMachine") -> None:
         self._model = model
 
     def before_truncation(self, offset: int) -> None:

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ottla.broker.access.authorizer import AllowEverything, Authorizer
+from ottla.broker.brokers import Brokers
 from ottla.broker.config.layers import BrokerSettings
-from ottla.broker.controller.applier import Applier
-from ottla.broker.controller.balance import BalanceSettings
 from ottla.broker.controller.controller import Controller, NotController
-from ottla.broker.controller.forwarding import ask
-from ottla.broker.controller.membership import Identity, Membership
-from ottla.broker.controller.registration import endpoint_in
+from ottla.broker.controller.membership import Membership
 from ottla.broker.controller.topics import TopicRequests
 from ottla.broker.dispatch import Dispatch
 from ottla.broker.events import Events
 from ottla.broker.failed_disks import FailedDisks
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.growing import Growing
-from ottla.broker.loop.background import Background
+from ottla.broker.housekeeping import BrokerHousekeeping
+from ottla.broker.joining import make_membership
 from ottla.broker.loop.loop import Loop
 from ottla.broker.loop.slices import Slices
 from ottla.broker.metrics import Metrics
 from ottla.broker.network.frontend import Frontend
 from ottla.broker.network.listeners import Endpoint
-from ottla.broker.network.peers import Address, Peers
+from ottla.broker.network.peers import Peers
 from ottla.broker.pages import Pages
 from ottla.broker.quotas.quotas import Quotas
 from ottla.broker.replica_moves import ReplicaMoves
@@ -34,19 +32,14 @@ from ottla.broker.replication.replication import Replication
 from ottla.broker.replication.serving import ReplicaSessions
 from ottla.broker.roles import Roles
 from ottla.broker.rounds import Rounds
+from ottla.broker.stores import STORE, OpenStore, own_store
 from ottla.broker.topics import Topics
 from ottla.controller.cluster import Cluster
-from ottla.controller.layout import BrokerNode
-from ottla.controller.leaders import Settings as ElectionSettings
-from ottla.controller.local_store import LocalStore
 from ottla.controller.reserve import SUFFIX as RESERVE_SUFFIX
 from ottla.controller.reserve import Reserve
-from ottla.controller.sqlite_nodes import SqliteNodes
-from ottla.controller.store import Store
 from ottla.controller.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.log.files import Files
 from ottla.log.folders import LogFolders
-from ottla.log.housekeeping import FoldersHousekeeping, Housekeeping
 from ottla.wire.header import RequestHeader
 from ottla.wire.messages.leave_cluster import LeaveClusterRequest
 
@@ -56,29 +49,18 @@ if TYPE_CHECKING:
     from ottla.broker.coordinators.lags import Lags
     from ottla.broker.coordinators.transactions import Transactions
     from ottla.broker.dispatch import Context
-    from ottla.log.manager import LogManager
     from ottla.replica.partition import Partition
 
 events = Events("ottla.broker")
 
-STORE = "cluster.sqlite"
 FEW_SEGMENTS = 500  # that are not on the disk
 HAND_OVER_SECONDS = 5.0  # for which a broker that stops waits until others lead
-
-
-class ReachableBroker(NamedTuple):
-    node_id: int
-    host: str
-    port: int
-    rack: str | None
-    is_fenced: bool = False  # it is known, and not there
 
 
 class Broker:
     """Everything that belongs to one broker and its one thread."""
 
     membership: Membership  # this broker in its cluster
-    _housekeeping: FoldersHousekeeping
 
     def __init__(
         self,
@@ -90,15 +72,16 @@ class Broker:
         syncs: bool = False,
         survives_power_loss: bool = True,
         authorizer: Authorizer | None = None,
-        open_store: Callable[[Loop], Store] | None = None,
+        open_store: OpenStore | None = None,
         boot_id: str | None = None,
         more_folders: Sequence[str] = (),
+        make_dispatch: Callable[[Broker], Dispatch] = Dispatch,
     ) -> None:
         """`syncs`: acknowledge only what is on the disk. `survives_power_loss`: the store of topics does.
 
         Without an authorizer everybody may do everything. `open_store`: in place of the file in the data folder.
         `boot_id`: what tells this run of the machine from others; without it, what the kernel says. `more_folders`:
-        partitions lie there, too.
+        partitions lie there, too. `make_dispatch`: what answers requests, for tests that put something before it.
         """
         self.loop = loop
         self.clock_ms = loop.system.clock_ms
@@ -107,7 +90,14 @@ class Broker:
         config = self.settings.config
         self.node_id = config.node_id
         self.roles = Roles()
-        self.peers = Peers(loop, f"broker-{self.node_id}", self._address_of)
+        self.quotas = Quotas(
+            config.quota_window_num,
+            config.quota_window_size_seconds * 1000,
+            mutation_burst_seconds=config.controller_quota_window_num * config.controller_quota_window_size_seconds,
+        )
+        self.frontend = Frontend(loop, self.settings, self.quotas)
+        self.brokers = Brokers(lambda: self.cluster, self.frontend, self.settings)
+        self.peers = Peers(loop, f"broker-{self.node_id}", self.brokers.address_of)
         self.replication = Replication(loop, self.settings, self.node_id, self.peers, lambda: self.membership)
         self.roles.watch(self.replication.role_changed)
         self.rounds = Rounds(
@@ -118,22 +108,17 @@ class Broker:
             is_cut_off=lambda: self.membership.controller_id < 0,
         )
         self.roles.watch(self._role_changed)
-        self._open_store = open_store or functools.partial(_store_in, folder, survives_power_loss)
+        self._open_store = open_store or own_store(folder, survives_power_loss=survives_power_loss)
         self.topics = Topics(self.rounds)
         self.failed_disks = FailedDisks(self)
-        self.logs = LogFolders(files, [folder, *more_folders], self.failed_disks.failed)
+        reserve = Reserve(f"{folder}/{STORE}{RESERVE_SUFFIX}")
+        self.logs = LogFolders(files, [folder, *more_folders], self.failed_disks.failed, reserve.release)
         self.halted: str | None = None  # why the broker cannot go on
         self.replica_moves = ReplicaMoves(self)
-        self.logs.managers[0].make_room = Reserve(f"{folder}/{STORE}{RESERVE_SUFFIX}").release
         self.fetch_sessions = FetchSessions(
             config.max_incremental_fetch_session_cache_slots, is_known=self.topics.is_known
         )
         self.replica_sessions = ReplicaSessions(self)
-        self.quotas = Quotas(
-            config.quota_window_num,
-            config.quota_window_size_seconds * 1000,
-            mutation_burst_seconds=config.controller_quota_window_num * config.controller_quota_window_size_seconds,
-        )
         self.metrics = Metrics()
         self.request_slices = Slices(loop)  # what requests ask for and takes longer than a moment
         self.produce_slices = Slices(loop, takes_turns=False)  # likewise, where each holds much memory
@@ -141,14 +126,13 @@ class Broker:
         self.coordinator_slices = Slices(loop, takes_turns=False)
         self._change_slices = Slices(loop, takes_turns=False)  # what the cluster has decided, one after the other
         self.pages = Pages(self)
-        self.make_dispatch: Callable[[Broker], Dispatch] = Dispatch
+        self._make_dispatch = make_dispatch
         self.topic_requests = TopicRequests(lambda: self.controller, self.settings)
         self._is_member = False  # there is a membership
         self._boot_id = boot_id
-        self.frontend = Frontend(loop, self.settings, self.quotas)
         self.growing = Growing(self)
         self._is_open = False
-        self._background: Background | None = None
+        self._housekeeping: BrokerHousekeeping | None = None
         self._groups: Groups | None = None
         self._transactions: Transactions | None = None
 
@@ -160,7 +144,9 @@ class Broker:
 
     def _join(self) -> None:
         self.logs.take_folder()
-        self.membership = self._make_membership()
+        store = self._open_store(self.loop)
+        loss = self.logs.loss(self._boot_id)
+        self.membership = make_membership(self, store, self._change_slices, self._brokers_changed, loss)
         self._is_member = True
         self.membership.start()
 
@@ -182,30 +168,6 @@ class Broker:
             self.transactions.start()
         self._is_open = True
 
-    def _make_membership(self) -> Membership:
-        applier = Applier(
-            self._change_slices,
-            self.logs,
-            self.topics,
-            self.settings,
-            self.quotas,
-            self.node_id,
-            self.clock_ms,
-            self.steady_ms,
-            self._brokers_changed,
-        )
-        return Membership(
-            self.loop,
-            self._open_store(self.loop),
-            applier,
-            Identity(self.node_id, self._node, self._inter_broker_listener, self.logs.loss(self._boot_id)),
-            first_broker_config=self._first_broker_config,
-            settings=self._election_settings,
-            balance_settings=self._balance_settings,
-            session_seconds=self.settings.config.broker_session_timeout_ms / 1000,
-            ask=functools.partial(ask, self),
-        )
-
     def _brokers_changed(self) -> None:
         self.peers.brokers_changed()
         if self._is_open:
@@ -218,31 +180,12 @@ class Broker:
             self.halted = reason
             self.loop.stop()
 
-    def _node(self) -> BrokerNode:
-        """What others are told of this broker."""
-        return BrokerNode(dict(self.frontend.endpoints), self.settings.config.broker_rack, self.clock_ms())
-
-    @property
-    def _inter_broker_listener(self) -> str | None:
-        return self.settings.config.inter_broker_listener_name
-
-    def _election_settings(self) -> ElectionSettings:
-        defaults = self.settings.topic_defaults.topic({})
-        return ElectionSettings(defaults.min_insync_replicas, defaults.unclean_leader_election_enable)
-
-    def _balance_settings(self) -> BalanceSettings:
-        config = self.settings.config
-        return BalanceSettings(config.auto_leader_rebalance_enable, config.leader_imbalance_check_interval_seconds)
-
     def _role_changed(self, partition: Partition) -> None:
         """Coordinators follow the leaders of their partitions; at the start they are loaded when all is open."""
         if self._is_open and partition.topic == OFFSETS_TOPIC:
             self.groups.role_changed(partition)
         elif self._is_open and partition.topic == TRANSACTIONS_TOPIC:
             self.transactions.role_changed(partition)
-
-    def _first_broker_config(self) -> dict[str, str]:
-        return {"min.insync.replicas": str(self.settings.topic_defaults.topic({}).min_insync_replicas)}
 
     def start(self) -> None:
         """Open the data, then listen where the settings say; ConfigError if that cannot be."""
@@ -256,70 +199,22 @@ class Broker:
         for name, reason in self.settings.idle():
             events.warning("a setting changes nothing", setting=name, reason=reason)
         self.logs.take_folder()
-        self.frontend.bind(self.make_dispatch(self).handle)
+        self.frontend.bind(self._make_dispatch(self).handle)
         self._join()
 
     def serve(self) -> None:
         """The second half of `start`."""
         self._open_coordinators()
         self.frontend.begin()
-        self._housekeeping = FoldersHousekeeping([self._keep_house(manager) for manager in self.logs.managers])
-        self._background = Background(self.loop, self._housekeeping)
-        self.settings.changed = self._settings_changed
+        self._housekeeping = BrokerHousekeeping(self)
+        self.settings.watch(self.frontend.limit_connections)
         self.failed_disks.look()
         self.replica_moves.resume()
-
-    def _keep_house(self, manager: LogManager) -> Housekeeping:
-        config = self.settings.config
-        return Housekeeping(
-            manager,
-            self.clock_ms,
-            steady_ms=self.steady_ms,
-            retention_interval_ms=config.log_retention_check_interval_ms,
-            compaction_interval_ms=config.log_cleaner_backoff_ms,
-            checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
-            high_watermark_interval_ms=config.replica_high_watermark_checkpoint_interval_ms,
-            has_followers=lambda: self.replication.has_replicas,
-            producer_interval_ms=config.producer_id_expiration_check_interval_ms,
-            producer_expiration_ms=config.producer_id_expiration_ms,
-            compacts=config.log_cleaner_enable,
-            map_bytes=config.log_cleaner_dedupe_buffer_size,
-            report_uncleanable=lambda partition, reason: events.warning(
-                "a log is not compacted any more", partition="-".join(map(str, partition)), reason=reason
-            ),
-        )
-
-    def _settings_changed(self) -> None:
-        """Tell those who were told once; who asks each time has nothing to learn."""
-        config = self.settings.config
-        self.frontend.limit_connections()
-        for part in self._housekeeping.parts:
-            part.compaction_interval_ms = config.log_cleaner_backoff_ms
-            part.map_bytes = config.log_cleaner_dedupe_buffer_size
-            part.producer_expiration_ms = config.producer_id_expiration_ms
 
     @property
     def address(self) -> Endpoint:
         """Where clients of the first listener are told to connect."""
         return self.frontend.address
-
-    def _address_of(self, node_id: int) -> Address | None:
-        """Where another broker can be reached, as far as this one knows."""
-        broker = self.cluster.brokers.get(node_id)
-        if broker is None or not broker.is_alive:
-            return None
-        endpoint = endpoint_in(broker.node, self._inter_broker_listener)
-        return None if endpoint is None else Address(endpoint, broker.epoch)
-
-    def brokers_for(self, listener: str, *, also_fenced: bool = False) -> list[ReachableBroker]:
-        """The brokers that are there, as clients of a listener reach them; `also_fenced`: and those that are not."""
-        found = []
-        for node_id, broker in sorted(self.cluster.brokers.items()):
-            endpoints = self.frontend.endpoints if node_id == self.node_id else broker.node.endpoints
-            endpoint = endpoints.get(listener) if broker.is_alive or also_fenced else None
-            if endpoint is not None:
-                found.append(ReachableBroker(node_id, *endpoint, broker.node.rack, not broker.is_alive))
-        return found
 
     def stop(self) -> None:
         """Let go of the clients, then close the data in good order.
@@ -375,8 +270,8 @@ class Broker:
         self.failed_disks.stop()
         self.replica_moves.stop()
         self.growing.stop()
-        if self._background is not None:
-            self._background.stop()
+        if self._housekeeping is not None:
+            self._housekeeping.stop()
         self.pages.close()
         if self._transactions is not None:
             self._transactions.stop()
@@ -473,10 +368,3 @@ class Broker:
         """A handler failed in a way nobody thought of: say all that is known, once."""
         self.metrics.failures += 1
         events.failure("a request failed", api=header.api.name, version=header.version, client_id=header.client_id)
-
-
-def _store_in(folder: str, survives_power_loss: bool, loop: Loop) -> Store:
-    path = f"{folder}/{STORE}"
-    return LocalStore(
-        lambda: SqliteNodes(path, survives_power_loss=survives_power_loss), loop.make_worker("ottla-store")
-    )

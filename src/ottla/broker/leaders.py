@@ -8,7 +8,8 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.produce import LeaderIdAndEpoch, NodeEndpoint, ProduceResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker, ReachableBroker
+    from ottla.broker.broker import Broker
+    from ottla.broker.brokers import ReachableBroker
     from ottla.broker.network.connection import Connection
     from ottla.replica.partition import Partition
 
@@ -40,7 +41,7 @@ class LeaderHints:
         """Where those are that were named."""
         if not self._named:
             return []
-        return [each for each in self._broker.brokers_for(self._listener) if each.node_id in self._named]
+        return [each for each in self._broker.brokers.of_listener(self._listener) if each.node_id in self._named]
 
 
 def hint_producer(broker: Broker, connection: Connection, response: ProduceResponse) -> None:

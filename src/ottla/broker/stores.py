@@ -15,7 +15,17 @@ LOOK_SECONDS = 0.1  # in which each has a look at what others did in the file
 LOCAL = "local:"
 ZOOKEEPER = "zookeeper://"
 
+STORE = "cluster.sqlite"  # of a broker that shares it with nobody, in its data folder
+
 OpenStore = Callable[[Loop], Store]
+
+
+def own_store(folder: str, *, survives_power_loss: bool = True) -> OpenStore:
+    """What opens the store of a broker that is alone, in its data folder."""
+    path = f"{folder}/{STORE}"
+    return lambda loop: LocalStore(
+        lambda: SqliteNodes(path, survives_power_loss=survives_power_loss), loop.make_worker("ottla-store")
+    )
 
 
 def shared_store(text: str, *, session_seconds: float, survives_power_loss: bool = True) -> OpenStore:

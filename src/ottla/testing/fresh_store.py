@@ -6,7 +6,7 @@ import functools
 import tempfile
 from pathlib import Path
 
-from ottla.broker.broker import STORE
+from ottla.broker.stores import STORE
 from ottla.controller import layout
 from ottla.controller.sqlite_nodes import SqliteNodes
 

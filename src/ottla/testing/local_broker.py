@@ -93,8 +93,8 @@ class LocalBroker:
             syncs=self._syncs,
             survives_power_loss=self._syncs,
             open_store=None if self._store is None else self._shared_store(self._store, parsed),
+            make_dispatch=lambda broker: FaultyDispatch(broker, self.faults),
         )
-        self._broker.make_dispatch = lambda broker: FaultyDispatch(broker, self.faults)
         try:
             self._broker.start()
         except BaseException:

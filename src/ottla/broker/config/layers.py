@@ -46,7 +46,7 @@ class BrokerSettings:
         refuse_protection(self.static)
         self.of_cluster: dict[str, str] = {}
         self.of_broker: dict[str, str] = {}
-        self.changed: Callable[[], None] = lambda: None  # called when others hold from now on
+        self._watchers: list[Callable[[], None]] = []
         self._refresh()
 
     def idle(self) -> list[tuple[str, str]]:
@@ -61,7 +61,12 @@ class BrokerSettings:
         """Go by other settings from now on."""
         self.of_cluster, self.of_broker = dict(of_cluster), dict(of_broker)
         self._refresh()
-        self.changed()
+        for watcher in self._watchers:
+            watcher()
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Have it called when others hold. Who asks for a setting each time need not be told."""
+        self._watchers.append(changed)
 
     def check_dynamic(self, of_cluster: Mapping[str, str], of_broker: Mapping[str, str]) -> None:
         """Whether these could be the settings; ConfigError if not."""

@@ -36,7 +36,7 @@ def handle(broker: Broker, request: DescribeClusterRequest, context: Context) ->
             DescribeClusterBroker(
                 broker_id=each.node_id, host=each.host, port=each.port, rack=each.rack, is_fenced=each.is_fenced
             )
-            for each in broker.brokers_for(context.listener, also_fenced=request.include_fenced_brokers)
+            for each in broker.brokers.of_listener(context.listener, also_fenced=request.include_fenced_brokers)
         ],
         cluster_authorized_operations=operations,
     )

@@ -13,7 +13,8 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker, ReachableBroker
+    from ottla.broker.broker import Broker
+    from ottla.broker.brokers import ReachableBroker
     from ottla.broker.dispatch import Context
 
 FIRST_VERSION_WITH_SEVERAL_KEYS = 4
@@ -25,7 +26,7 @@ def handle(broker: Broker, request: FindCoordinatorRequest, context: Context) ->
     if request.key_type in (GROUP, TRANSACTION):
         coordinator = broker.groups if request.key_type == GROUP else broker.transactions
         yield from coordinator.ensure_topic()
-    reachable = {each.node_id: each for each in broker.brokers_for(context.listener)}
+    reachable = {each.node_id: each for each in broker.brokers.of_listener(context.listener)}
     if context.version >= FIRST_VERSION_WITH_SEVERAL_KEYS:
         keys = request.coordinator_keys
         found = yield from mapped(lambda key: _find(broker, reachable, request.key_type, key), keys)

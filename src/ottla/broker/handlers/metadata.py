@@ -53,7 +53,7 @@ def handle(broker: Broker, request: MetadataRequest, context: Context) -> Steps:
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
-            for each in broker.brokers_for(context.listener)
+            for each in broker.brokers.of_listener(context.listener)
         ],
         cluster_id=broker.cluster_id,
         controller_id=broker.membership.controller_id,

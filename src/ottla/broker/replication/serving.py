@@ -72,6 +72,7 @@ class ReplicaSessions:
         self._broker = broker
         self._by_connection: dict[Connection, ReplicaSession] = {}
         self.throttle = ReplicationThrottle(LEADER, broker.settings, broker.node_id, broker.steady_ms)
+        self._ends: dict[Connection, Callable[[], None]] = {}  # what each calls when it is closed
         self._ids = itertools.count(1)
 
     def __len__(self) -> int:
@@ -98,15 +99,14 @@ class ReplicaSessions:
         return session.begin(request, context)
 
     def _keep(self, session: ReplicaSession, connection: Connection) -> None:
-        end = functools.partial(self._end, connection)
-        session.connection_forgets = functools.partial(connection.forget_call, end)
-        connection.call_when_closed(end)
+        self._ends[connection] = functools.partial(self._end, connection)
+        connection.call_when_closed(self._ends[connection])
         self._by_connection[connection] = session
         session.is_kept = True
 
     def _end(self, connection: Connection) -> None:
         session = self._by_connection.pop(connection)
-        session.connection_forgets()
+        connection.forget_call(self._ends.pop(connection))
         session.end()
 
 
@@ -123,7 +123,6 @@ class ReplicaSession:
         self.session_id = session_id
         self.epoch = 0
         self.is_kept = False
-        self.connection_forgets: Callable[[], None] = lambda: None  # that the session ends with it
         self._broker = broker
         self._replica = replica
         self._throttle = throttle

@@ -36,7 +36,7 @@ class _Named:
 
 class Capture:
     def __init__(
-        self, *, sql: SqlConnection, server: Server, position: Mapping[str, Any], catalog: Catalog, choice: Choice,
+        self, *, sql: SqlConnection, server: Server, position: Mapping[str, Any], catalog: Catalog, choice: TableChoice,
         keys: Mapping[str, Sequence[str]], decodes: Mapping[int, Decode | None], history: SchemaHistory,
         envelope: Envelope, name_topic: Callable[[str, str], str], create_topic: Callable[[str], None],
         chunk_rows: int, tombstones: bool, transactions_topic: str | None,
