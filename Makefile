@@ -12,7 +12,7 @@ help:
 	@echo "make demo    see Ottla work"
 	@echo "make demo-mysql    the same with MariaDB as the source, where it is installed"
 	@echo "make test    run the tests"
-	@echo "make check   run the static checks: ruff, mypy, import-linter"
+	@echo "make check   run the static checks: ruff, mypy, import-linter, the rules of the house"
 	@echo "make bench   measure"
 	@echo "make conformance   record the answers of Apache Kafka anew and compare Ottla's"
 	@echo "make clean   remove the environment and what was built"
@@ -43,6 +43,7 @@ check: $(STAMP)
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m pytest -q -n 0 -p no:randomly tests/test_tidy.py
 
 $(BENCH_STAMP): $(STAMP)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
