@@ -37,8 +37,8 @@ class Polls:
 
 
 class Waiting:
-    def __init__(self, clock: list[float], awake_seconds: float) -> None:
-        self.system = LinuxSystem(awake_seconds)
+    def __init__(self, clock: list[float], busy_poll_seconds: float) -> None:
+        self.system = LinuxSystem(busy_poll_seconds)
         self.system._callbacks[NUMBER] = lambda _events: None
         self.epoll, self.polls = self.system._epoll, Polls(clock)
         self.system._epoll = self.polls  # type: ignore[assignment]
@@ -70,7 +70,7 @@ def waiting(clock: list[float]) -> Iterator[Waiting]:
     waiting.close()
 
 
-def test_after_short_waits_it_stays_awake_for_a_moment(waiting: Waiting) -> None:
+def test_after_short_waits_it_busy_polls_for_a_moment(waiting: Waiting) -> None:
     assert [waiting.wait() for _ in range(FEW_WAITS)] == [[LONG]] * FEW_WAITS
     assert waiting.wait() == [0]
     assert waiting.wait(empty=3, seconds=AWAKE_SECONDS / 10) == [0] * 4
@@ -99,11 +99,11 @@ def test_what_is_not_to_wait_does_not(waiting: Waiting) -> None:
     assert waiting.wait() == [LONG]
 
 
-def test_only_who_is_told_to_stays_awake(clock: list[float]) -> None:
+def test_only_who_is_told_to_busy_polls(clock: list[float]) -> None:
     waiting = Waiting(clock, 0.0)
     assert [waiting.wait() for _ in range(2 * FEW_WAITS)] == [[LONG]] * 2 * FEW_WAITS
     waiting.close()
     loop = Loop()
     assert isinstance(loop.system, LinuxSystem)
-    assert loop.system._awake_seconds == 0.0
+    assert loop.system._busy_poll_seconds == 0.0
     loop.close()

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.broker.handlers.api_versions import FEATURES
-from ottla.wire.apis import APIS
+from ottla.wire.apis import APIS, GROWTH_FEATURE
 from ottla.wire.errors import ErrorCode
-from ottla.wire.features import GROWTH_FEATURE
 from tests.conformance.connection import NoFrame
 from tests.conformance.rendering import Json
 from tests.conformance.served import SERVED

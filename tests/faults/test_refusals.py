@@ -126,7 +126,7 @@ def test_a_topic_is_deleted_where_there_is_no_room_for_a_longer_name() -> None:
     manager.open(lambda _topic: TopicConfig(), 0)
     append(manager.create("topic", 0, TopicConfig(), 0))
     with pytest.raises(OSError, match="No space"):
-        manager.doom("data/topic-0", 0)
+        manager.schedule_deletion("data/topic-0", 0)
     has_reserve = True
     manager.delete("topic", 0, 0)
     (name,) = files.folders("data")

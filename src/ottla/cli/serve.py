@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ottla.broker.config.layers import BrokerSettings
     from ottla.broker.stores import OpenStore
 
-AWAKE_SECONDS = 100e-6  # that a wait may take before the broker goes to sleep
+BUSY_POLL_SECONDS = 100e-6  # that a wait may take before the broker goes to sleep
 DEFAULT_DATA = "ottla-data"
 DATA_HELP = f"where the data lies (default: the setting log.dirs, else ./{DEFAULT_DATA})"
 DEFAULT_LISTEN = "127.0.0.1:9092"
@@ -97,7 +97,7 @@ def _serve(options: argparse.Namespace, given: dict[str, str]) -> int:
         raise UsageError(str(error)) from None
     folder, *more_folders = _folders(settings.config.log_dirs or settings.config.log_dir)
     _allow_many_files()
-    system = LinuxSystem(awake_seconds=AWAKE_SECONDS)
+    system = LinuxSystem(busy_poll_seconds=BUSY_POLL_SECONDS)
     loop = Loop(system)
     broker = Broker(
         loop,

@@ -69,7 +69,7 @@ class LogManager:
         self._checkpoints = {name: CheckpointFile(files, f"{folder}/{name}") for name in CHECKPOINTS}
         self._lock: Lock | None = None
         self._is_open = False  # all logs are, and what is in the checkpoints can be told from them
-        self._doomed_folders: list[tuple[int, int, str]] = []  # since when, when they go, and their paths
+        self._deleted_folders: list[tuple[int, int, str]] = []  # since when, when they go, and their paths
         self.has_deletions_to_sync = False
         self._make_room = make_room
         self.stale: set[TopicPartition] = set()  # partitions that are gone, and that checkpoints may still tell of
@@ -165,7 +165,7 @@ class LogManager:
                 if topic_id is not None:
                     self.unfinished.append((topic_id, int(future[2])))
             if name.endswith((DELETED_FOLDER, FUTURE_FOLDER)):
-                self._doomed_folders.append((now_ms, now_ms, self._path(name)))
+                self._deleted_folders.append((now_ms, now_ms, self._path(name)))
             elif match := _PARTITION_FOLDER.fullmatch(name):
                 yield name, (match[1], int(match[2]))
 
@@ -245,7 +245,7 @@ class LogManager:
     def _put_out_of_the_way(self, folder: str, now_ms: int) -> None:
         """The partition of a folder was deleted, but the folder could not be taken off the disk then."""
         try:
-            self.doom(folder, now_ms)
+            self.schedule_deletion(folder, now_ms)
         except OSError as error:
             raise StorageFailed(f"{folder}: {error}") from error
 
@@ -275,14 +275,14 @@ class LogManager:
         log = self.take_out(topic, partition)
         log.retire()
         if log.has_folder:
-            self.doom(log.folder, now_ms, log.config.file_delete_delay_ms)
+            self.schedule_deletion(log.folder, now_ms, log.config.file_delete_delay_ms)
 
-    def doom(self, folder: str, now_ms: int, delay_ms: int = 0) -> None:
+    def schedule_deletion(self, folder: str, now_ms: int, delay_ms: int = 0) -> None:
         """Take the name of a folder away, and the folder itself later."""
         suffix = f".{new_uuid().hex()}{DELETED_FOLDER}"
-        doomed = folder[: len(self.folder) + 256 - len(suffix)] + suffix
-        self.with_room(lambda: self.files.rename(folder, doomed))  # its name is longer
-        self._doomed_folders.append((now_ms, now_ms + delay_ms, doomed))
+        renamed = folder[: len(self.folder) + 256 - len(suffix)] + suffix
+        self.with_room(lambda: self.files.rename(folder, renamed))  # its name is longer
+        self._deleted_folders.append((now_ms, now_ms + delay_ms, renamed))
         self.has_deletions_to_sync = True
 
     def sync_deletions(self) -> None:
@@ -291,8 +291,8 @@ class LogManager:
 
     def due_folders(self, now_ms: int) -> list[str]:
         """Folders of deleted partitions to be removed now; each is handed out once."""
-        due = [path for since, when, path in self._doomed_folders if not since <= now_ms < when]  # or it was set back
-        self._doomed_folders = [entry for entry in self._doomed_folders if entry[0] <= now_ms < entry[1]]
+        due = [path for since, when, path in self._deleted_folders if not since <= now_ms < when]  # or it was set back
+        self._deleted_folders = [entry for entry in self._deleted_folders if entry[0] <= now_ms < entry[1]]
         return due
 
     def remove_folders(self, paths: Iterable[str]) -> None:

@@ -138,7 +138,7 @@ class LogMove:
             copy.producers = log.producers
             copy.close(now_ms)
             if files.exists(place):
-                target.doom(place, now_ms)  # of one that was deleted
+                target.schedule_deletion(place, now_ms)  # of one that was deleted
             files.rename(copy.folder, place)
             files.sync_folder(target.folder)
             moved = open_log(files, place, config, now_ms=now_ms, clean=True, log_start_offset=log.log_start_offset)
@@ -169,7 +169,7 @@ class LogMove:
             copy.segments.close()
             if copy.has_folder and not self.is_interrupted:
                 with contextlib.suppress(OSError):  # the next start removes it
-                    self.target.doom(copy.folder, now_ms)
+                    self.target.schedule_deletion(copy.folder, now_ms)
 
 
 class _OwnerWhileMoved(LogOwner):

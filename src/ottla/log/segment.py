@@ -362,7 +362,7 @@ class Segment:
                 self._files.rename(self.path(kind), self._stem + kind + suffix)
         self._has_suffix(suffix)
 
-    def doom(self) -> None:
+    def mark_deleted(self) -> None:
         """Take the files away from who opens the log. On a full disk, where a longer name may find no room, they go."""
         for kind in (LOG, *INDEXES):  # without the first, the others do not count
             path = self.path(kind)

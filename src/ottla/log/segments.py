@@ -27,7 +27,7 @@ class Segments(Sequence[Segment]):
         for segment in row[:-1]:
             segment.is_full = True
         self._bases = [segment.base_offset for segment in row]
-        self._doomed: list[tuple[int, list[str]]] = []
+        self._deleted: list[tuple[int, list[str]]] = []
         self.active = row[-1]
 
     @overload
@@ -110,7 +110,7 @@ class Segments(Sequence[Segment]):
         for segment in new:
             segment.seal()
         self._bases = [segment.base_offset for segment in self._row]
-        self._doom(old, removal_ms)
+        self._schedule_deletion(old, removal_ms)
         for segment in new:
             segment.change_suffix("")
 
@@ -131,23 +131,23 @@ class Segments(Sequence[Segment]):
         """Take the oldest segments out. Their files go later, for the sake of readers."""
         removed = self._row[:count]
         del self._row[:count], self._bases[:count]
-        self._doom(removed, removal_ms)
+        self._schedule_deletion(removed, removal_ms)
 
-    def _doom(self, segments: list[Segment], removal_ms: int) -> None:
+    def _schedule_deletion(self, segments: list[Segment], removal_ms: int) -> None:
         self.layout_version += 1
         self.names_changed = True
         for segment in segments:
-            segment.doom()
+            segment.mark_deleted()
             segment.close()
-            self._doomed.append((removal_ms, segment.paths()))
+            self._deleted.append((removal_ms, segment.paths()))
 
     def due_removals(self, now_ms: int, latest_ms: int = NEVER) -> list[str]:
         """Files to remove now, on any thread; each is handed out once.
 
         `latest_ms`: what would be due behind it was put off before the clock was set back.
         """
-        due = [paths for when, paths in self._doomed if not now_ms < when <= latest_ms]
-        self._doomed = [entry for entry in self._doomed if now_ms < entry[0] <= latest_ms]
+        due = [paths for when, paths in self._deleted if not now_ms < when <= latest_ms]
+        self._deleted = [entry for entry in self._deleted if now_ms < entry[0] <= latest_ms]
         return [path for paths in due for path in paths]
 
     def close(self) -> None:

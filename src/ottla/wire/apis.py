@@ -104,6 +104,8 @@ REPORT_GROWTH = Api(30_003, "ReportGrowth", 0, 0, flexible=0)
 FAIL_REPLICAS = Api(30_005, "FailReplicas", 0, 0, flexible=0)
 # And what clients may ask that find the feature `ottla.growth.version`.
 EXPAND_IN_ORDER = Api(30_004, "ExpandInOrder", 0, 0, flexible=0)
+GROWTH_FEATURE = "ottla.growth.version"
+"""With ApiVersions a broker tells by it that ExpandInOrder is there, which no list of APIs has."""
 PRIVATE_APIS = (CLUSTER_FEED, FORWARD, LEAVE_CLUSTER, REPORT_GROWTH, EXPAND_IN_ORDER, FAIL_REPLICAS)
 
 BY_KEY: dict[int, Api] = {api.key: api for api in (*APIS, *PRIVATE_APIS)}

@@ -25,6 +25,36 @@ class Operation(enum.IntEnum):
     IDEMPOTENT_WRITE = 12
 
 
+def _bits(*operations: Operation) -> int:
+    return sum(1 << operation for operation in operations)
+
+
+# What a client may do, as sets of bits: without an authorizer, everything there is.
+TOPIC_OPERATIONS = _bits(
+    Operation.READ,
+    Operation.WRITE,
+    Operation.CREATE,
+    Operation.DELETE,
+    Operation.ALTER,
+    Operation.DESCRIBE,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+)
+CLUSTER_OPERATIONS = _bits(
+    Operation.CREATE,
+    Operation.ALTER,
+    Operation.DESCRIBE,
+    Operation.CLUSTER_ACTION,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+    Operation.IDEMPOTENT_WRITE,
+)
+GROUP_OPERATIONS = _bits(
+    Operation.READ, Operation.DELETE, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS
+)
+OPERATIONS_NOT_ASKED = -(1 << 31)
+
+
 class ResourceType(enum.IntEnum):
     TOPIC = 2
     GROUP = 3

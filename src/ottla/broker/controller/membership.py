@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from ottla.broker.controller.applier import Applier
 from ottla.broker.controller.asking import all_nodes, committed, node_at
 from ottla.broker.controller.balance import Balance, BalanceSettings
-from ottla.broker.controller.bell import Bell
 from ottla.broker.controller.controller import Controller, Outcomes
 from ottla.broker.controller.liveness import Liveness
 from ottla.broker.controller.registration import Registration, controllers_told
 from ottla.broker.controller.view import View
+from ottla.broker.controller.wakeup import Wakeup
 from ottla.broker.events import Events
 from ottla.broker.loop.slices import Slices, Steps, Task, Waiting
 from ottla.broker.network.listeners import Endpoint
@@ -117,7 +117,7 @@ class Membership:
         self._session_seconds = session_seconds
         self._slices = Slices(loop)
         self._life: Task | None = None
-        self._bell = Bell(loop)
+        self._wakeup = Wakeup(loop)
         self._registration = Registration(loop, store, identity.node_id, identity.node, identity.listener)
         self._liveness: Liveness | None = None
         self._balance: Balance | None = None
@@ -186,7 +186,7 @@ class Membership:
 
     def _live(self) -> Steps:
         self.store.watch(layout.CONTROLLER, self._controller_changed)
-        self._registration.watch(self._bell.ring)
+        self._registration.watch(self._wakeup.set)
         pause_seconds = PAUSE_SECONDS
         while True:
             try:
@@ -203,11 +203,11 @@ class Membership:
             self._leave_office()
             if self.state is not MembershipState.JOINING:
                 self._become(MembershipState.JOINING)
-            yield from self._bell.wait(pause_seconds)
+            yield from self._wakeup.wait(pause_seconds)
 
     def _controller_changed(self, _path: str) -> None:
         self._is_touched = True
-        self._bell.ring()
+        self._wakeup.set()
 
     def _founding(self) -> Generator[Waiting, None, list[Operation]]:
         """What a new cluster needs first."""
@@ -290,7 +290,7 @@ class Membership:
         while not self._is_lost:
             yield from self._look_at_office(controller)  # also at what happened before it had the office
             if not self._is_lost:
-                yield from self._bell.wait()
+                yield from self._wakeup.wait()
 
     def _up(self, controller: Controller, *, is_first: bool) -> InSteps[list[Change]]:
         return broker_up(
@@ -347,7 +347,7 @@ class Membership:
 
     def _lose_office(self) -> None:
         self._is_lost = True
-        self._bell.ring()
+        self._wakeup.set()
 
     def _leave_office(self) -> None:
         if self._liveness is not None:
@@ -386,9 +386,9 @@ class Membership:
                         return True  # that is believed at once
                     self.store.look()
                     if not self._is_silent:
-                        yield from self._bell.wait(PAUSE_SECONDS / 2)
+                        yield from self._wakeup.wait(PAUSE_SECONDS / 2)
                     elif (yield from self._is_heard_by_others(found)):
-                        yield from self._bell.wait(PAUSE_SECONDS * 2)
+                        yield from self._wakeup.wait(PAUSE_SECONDS * 2)
                     else:
                         return True
                     continue
@@ -396,7 +396,7 @@ class Membership:
                 if answer.error_code == ErrorCode.STALE_BROKER_EPOCH:
                     self._registration.is_touched = True
                     yield from self._registration.ensure()
-                    yield from self._bell.wait(PAUSE_SECONDS / 2)
+                    yield from self._wakeup.wait(PAUSE_SECONDS / 2)
                 elif answer.error_code:
                     return False  # it does not decide any more, or not yet
                 else:
@@ -436,12 +436,12 @@ class Membership:
 
         def answered(answer: object) -> None:
             answers.append(cast("ClusterFeedResponse | PeerFailure", answer))
-            self._bell.ring()
+            self._wakeup.set()
 
         assert self._feed_peer is not None
         self._feed_peer.send(request, 0, answered, POLL_SECONDS + self._session_seconds)
         while not answers:
-            yield from self._bell.wait()
+            yield from self._wakeup.wait()
             if self._registration.is_touched:
                 yield from self._registration.ensure()
             if self._is_touched:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from ottla.broker.api_table import served_apis
 from ottla.broker.dispatch import Context
 from ottla.wire import apis
+from ottla.wire.apis import GROWTH_FEATURE
 from ottla.wire.errors import ErrorCode
-from ottla.wire.features import GROWTH_FEATURE
 from ottla.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import GeneratorType
 from typing import TYPE_CHECKING
 
-from ottla.broker.access.operations import GROUP_OPERATIONS
+from ottla.broker.access.authorizer import GROUP_OPERATIONS
 from ottla.broker.coordinators.groups import serves_consumer_groups
 from ottla.broker.loop.slices import MOST_REPEATED_GROUPS, with_few_repeats
 from ottla.coordinator.consumer.describe import describe_consumer_group, undescribed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.access.operations import CLUSTER_OPERATIONS, NOT_ASKED
+from ottla.broker.access.authorizer import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -27,7 +27,7 @@ def handle(broker: Broker, request: DescribeClusterRequest, context: Context) ->
     if request.endpoint_type != BROKERS:
         message = f"Unsupported endpoint type {request.endpoint_type}"
         return _refused(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, message)
-    operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+    operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED
     return DescribeClusterResponse(
         error_code=0,
         cluster_id=broker.cluster_id,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.access.operations import GROUP_OPERATIONS
+from ottla.broker.access.authorizer import GROUP_OPERATIONS
 from ottla.broker.loop.slices import MOST_REPEATED_GROUPS, with_few_repeats
 from ottla.coordinator.classic.describe import describe, describe_unknown
 from ottla.coordinator.classic.group import ClassicGroup

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from ottla.broker.access.operations import TOPIC_OPERATIONS
+from ottla.broker.access.authorizer import TOPIC_OPERATIONS
 from ottla.controller.layout import NOBODY
 from ottla.controller.topic_names import INTERNAL, is_legal
 from ottla.wire.errors import ErrorCode

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from ottla.broker.access.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from ottla.broker.access.authorizer import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED, TOPIC_OPERATIONS
 from ottla.broker.controller.forwarding import create_topics
 from ottla.broker.loop.slices import Steps, Waiting, parts_of
 from ottla.broker.network.peer import PeerFailure
@@ -60,7 +60,7 @@ def handle(broker: Broker, request: MetadataRequest, context: Context) -> Steps:
         throttle_time_ms=mutations.throttle(),
         topics=topics,
         cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED
         ),
     )
 
@@ -86,7 +86,7 @@ def _refused(request: MetadataRequest, code: ErrorCode) -> MetadataResponse:
 
 
 def _topics(broker: Broker, request: MetadataRequest, version: int, mutations: Mutations) -> Topics:
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else OPERATIONS_NOT_ASKED
     asked = request.topics
     if asked is None or (not asked and version < FIRST_VERSION_WITH_NULL_FOR_ALL):
         return (yield from _all(broker, operations))

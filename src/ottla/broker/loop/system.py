@@ -127,9 +127,9 @@ class Worker(Protocol):
 
 
 class LinuxSystem:
-    def __init__(self, awake_seconds: float = 0.0) -> None:
-        """`awake_seconds`: for how long a wait may stay awake for what is expected soon."""
-        self._awake_seconds = awake_seconds
+    def __init__(self, busy_poll_seconds: float = 0.0) -> None:
+        """`busy_poll_seconds`: for how long a wait may poll in a loop for what is expected soon."""
+        self._busy_poll_seconds = busy_poll_seconds
         self._expects_soon = False
         self._short_waits = 0  # for what was expected soon, one after the other
         self._epoll = select.epoll()
@@ -193,7 +193,7 @@ class LinuxSystem:
 
     def wait(self, seconds: float) -> list[tuple[ReadyCallback, int]]:
         callbacks = self._callbacks
-        found = self._poll_awake(seconds) if self._expects_soon else self._epoll.poll(seconds)
+        found = self._busy_poll(seconds) if self._expects_soon else self._epoll.poll(seconds)
         return [
             # What failed or hung up is both: whoever tries will learn of it.
             (callbacks[number], events if events in (READ, WRITE) else READ | WRITE)
@@ -201,10 +201,10 @@ class LinuxSystem:
         ]
 
     def expect_soon(self) -> None:
-        self._expects_soon = self._awake_seconds > 0.0
+        self._expects_soon = self._busy_poll_seconds > 0.0
 
-    def _poll_awake(self, seconds: float) -> list[tuple[int, int]]:
-        """Stay awake for a moment, if sleep has been short each time: waking up takes longer than a request.
+    def _busy_poll(self, seconds: float) -> list[tuple[int, int]]:
+        """Poll in a loop for a moment if the last waits were short: to be woken up takes longer than a request.
 
         Whoever else wants the core gets it.
         """
@@ -215,13 +215,13 @@ class LinuxSystem:
         started = clock()
         if self._short_waits >= FEW_WAITS:
             while not (found := poll(0)):
-                if clock() - started > min(self._awake_seconds, seconds):
+                if clock() - started > min(self._busy_poll_seconds, seconds):
                     self._short_waits = 0
                     return poll(seconds)
                 os.sched_yield()
             return found
         found = poll(seconds)
-        self._short_waits = self._short_waits + 1 if clock() - started < 2 * self._awake_seconds else 0
+        self._short_waits = self._short_waits + 1 if clock() - started < 2 * self._busy_poll_seconds else 0
         return found
 
     # Threads

@@ -10,7 +10,7 @@ from ottla.client.errors import MalformedAnswer, ServerError, all_or_error, rais
 from ottla.client.network.cluster import Cluster
 from ottla.records.growth import CONFIG_NAME, Growth, decode_growths
 from ottla.records.placement import MURMUR2
-from ottla.wire.features import GROWTH_FEATURE
+from ottla.wire.apis import GROWTH_FEATURE
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

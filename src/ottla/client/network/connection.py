@@ -20,9 +20,8 @@ from ottla.client.errors import (
 from ottla.client.network.address import Address
 from ottla.client.network.frame_receiver import FrameReceiver
 from ottla.client.network.outgoing import Outgoing
-from ottla.wire.apis import API_VERSIONS, EXPAND_IN_ORDER, PRODUCE, Api
+from ottla.wire.apis import API_VERSIONS, EXPAND_IN_ORDER, GROWTH_FEATURE, PRODUCE, Api
 from ottla.wire.errors import ErrorCode
-from ottla.wire.features import GROWTH_FEATURE
 from ottla.wire.frames import decode_response, encode_request
 from ottla.wire.header import read_correlation_id
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

@@ -11,7 +11,7 @@ from ottla.wire.messages.offset_and_group_records import MemberMetadata
 from ottla.wire.texts import size_bytes
 
 Protocols: TypeAlias = Sequence[tuple[str, bytes]]
-"""What a member can work with, dearest first: the name of a protocol, and what it tells the leader in it."""
+"""What a member can work with, the preferred one first: the name of a protocol, and what it tells the leader in it."""
 
 
 class ClassicMember:

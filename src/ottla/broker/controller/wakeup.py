@@ -8,35 +8,35 @@ from ottla.broker.loop.loop import Loop, Timer
 from ottla.broker.loop.slices import Finished, Waiting
 
 
-class Bell:
-    """For one who waits. A ring that nobody waits for is heard by the next who does."""
+class Wakeup:
+    """For one who waits. One that comes while nobody waits is for the next who does."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._is_rung = False
+        self._is_set = False
         self._waiting: Finished | None = None
         self._timer: Timer | None = None
 
-    def ring(self) -> None:
-        self._is_rung = True
+    def set(self) -> None:
+        self._is_set = True
         waiting, self._waiting = self._waiting, None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if waiting is not None:
-            self._is_rung = False
+            self._is_set = False
             waiting(None)
 
     def wait(self, seconds: float | None = None) -> Generator[Waiting, None, None]:
-        """Until it rings, or for so long."""
-        if self._is_rung:
-            self._is_rung = False
+        """Until it comes, or for so long."""
+        if self._is_set:
+            self._is_set = False
             return
         yield Waiting(lambda finished: self._begin(finished, seconds))
 
     def _begin(self, finished: Finished, seconds: float | None) -> None:
-        if self._is_rung:
-            self._is_rung = False
+        if self._is_set:
+            self._is_set = False
             finished(None)
             return
         self._waiting = finished
