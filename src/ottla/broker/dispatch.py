@@ -1,10 +1,10 @@
 """From a frame to its handler and from its answer to the connection.
 
 A handler is a function `handle(broker, request, context)`, found in the table of APIs (api_table.py). It returns the
-answer, or None when the answer comes later through `context.reply`. Where a request can ask for much work, the handler
-is a generator that yields between small steps and returns the same: what is not done in a moment goes on in slices
-between the rounds of the loop, and its connection is held until then, so that nothing overtakes it. Large requests are
-read, and large answers written, in steps too.
+answer, or None when the answer comes later through `context.reply`. A handler that may have much to do is a generator:
+it yields between small steps, and returns the same. What takes longer than a moment goes on in slices between the
+rounds of the loop. Until then nothing more is read from the connection, so that requests stay in order. Large requests
+are read, and large answers written, in steps too.
 
 Before its handler sees it, every request passes one step: `Context.authorize`, with the permissions of its row.
 """

@@ -1,8 +1,7 @@
 """Replicas whose disk failed: they go offline here, and the controller is told, so that others lead them.
 
-A folder fails as a whole; the broker goes on with its other folders, and stops where there is none left. What the
-controller was told is in the cluster, so whether it must be told again, as after another has taken its place, can be
-seen there.
+A folder fails as a whole. The broker goes on with its other folders, and stops if there is none. Which failures the
+controller knows can be seen in the cluster. So a new controller is told again.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What this broker does for topics that grow in order: it tells the controller how far the parents are that it leads.
+"""What this broker does for topics that grow in order: it reports on the parents that it leads.
 
-In the first step parents refuse for a moment all that is written, as when a leader changes: producers ask for metadata
-then, and learn of the new partitions. Who wrote nothing to them in that moment may know the topic all the same: those
-connections are ended, once all that came through them is answered, which makes a client ask, too. A parent is drained
-when no batch with keys that go has come for a while. In the second step its log refuses such batches
-(`records/placement`), and the end that it has then, once that is committed, is its fence. Later a fence is lowered if
-less of the log is left.
+In the first step, parents refuse everything that is written for a moment, as when a leader changes. So producers ask
+for metadata, and learn of the new partitions. A producer that wrote nothing in that moment has not learned of them.
+Its connection is closed once all its requests are answered, and it asks for metadata when it connects again. A parent
+is drained when no batch has come for a while with keys that belong to new partitions. In the second step its log
+refuses such batches (`records/placement`). Where the log ends then is the fence, once that is committed. A fence is
+lowered later if less of the log is left.
 """
 
 from __future__ import annotations

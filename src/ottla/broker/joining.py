@@ -1,4 +1,4 @@
-"""What a broker is in its cluster by: its membership, made of the broker's parts and settings."""
+"""Makes a broker's membership in its cluster, from the broker's parts and settings."""
 
 from __future__ import annotations
 

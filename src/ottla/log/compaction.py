@@ -1,12 +1,13 @@
 """Compaction: of each key only the last record is kept, and in time not even that if it is a tombstone.
 
-First the keys of the part that was never compacted are read into a map, key to last offset. Then every segment up
-to the end of that part is written anew with what the map lets live, and put in the place of the old. Offsets never
-change. Everything goes in slices: between two of them the log may be appended to, rolled and read.
+First the keys of the part that was never compacted are read into a map, key to last offset. Then every segment up to
+the end of that part is rewritten without the records that the map shows to be replaced, and the new file takes the
+place of the old. Offsets never change. Everything goes in slices: between two of them the log may be appended to,
+rolled and read.
 
-Only whole segments are touched: sealed, on the disk, and with no record of a transaction that is not decided. So of
-each batch in them it is known whether it is aborted, though the marker may come later. The map may be full in the
-midst of a segment. What lies behind its end stays as it is, but for aborted records, and the next round begins there.
+Only whole segments are rewritten: they are full, on the disk, and hold no record of an open transaction. So it is
+known of each batch whether it was aborted, even where the marker is in a later segment. The map may be full in the
+middle of a segment. The rest of that segment is kept, except for aborted records, and the next run begins there.
 """
 
 from __future__ import annotations

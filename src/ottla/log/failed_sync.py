@@ -1,9 +1,9 @@
-"""After a sync that failed: what the kernel could not write it takes for written, and reads back from its cache.
+"""After a sync that failed: the kernel takes what it could not write for written, and reads it back from its cache.
 
-So a process that starts again finds records that are not on the disk, and another sync does not bring them there. A
-mark in the folder of the log tells it to write them again, each where it is: that takes no room on the disk, and the
-same bytes do no harm wherever it ends. The mark itself needs no sync: it is of use only as long as the cache is there,
-and goes with it.
+So a process that starts again finds records that are not on the disk, and another sync does not write them. A mark in
+the folder of the log tells it to write them again in the same place. That needs no room on the disk, and to write the
+same bytes twice does no harm. The mark itself needs no sync: it is needed only while the cache is there, and is lost
+with it.
 """
 
 from __future__ import annotations

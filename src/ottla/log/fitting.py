@@ -1,8 +1,8 @@
 """Whether the small files of a log say what its batches say.
 
-Kafka's formats give indexes, leader epochs and aborted transactions no checksum, so a flipped bit in them may look as
-good as what was there. But each of them says something of single batches, and those can be looked at: where they say
-something else, they are believed, and the file is made again from them.
+Kafka's formats have no checksum for indexes, leader epochs and aborted transactions, so a flipped bit in them may go
+unnoticed. But each entry says something about a batch, and the batch can be read. Where the two differ, the batch is
+right, and the file is made again from the batches.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """All data folders of a broker (`log.dirs`) as one: each has logs, checkpoints and a lock of its own.
 
-A new partition goes where the fewest are. A partition that a crash has left in two folders is kept where its log ends
-later: it was about to be moved, and the other one is what was left behind. What is left of a deleted topic of the same
-name is no copy, wherever it ends, and is put aside.
+A new partition goes to the folder with the fewest. If a crash has left a partition in two folders, it was about to be
+moved: the one whose log ends later is kept, and the other is what was left behind. What is left of a deleted topic of
+the same name is no copy, wherever it ends, and is put aside.
 
-A folder whose disk fails is used no more until the next start, and the others go on. Where one fails at the start, what
-is in none of the others may lie there, and is not begun anew.
+A folder whose disk fails is not used until the next start, and the others go on. If a folder fails at the start, a
+partition that is in no other folder may lie there. So it is not begun anew elsewhere.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Batches of leader epochs that have not been yet.
+"""Batches of leader epochs that there have not been yet.
 
-The checksum of a batch does not cover its leader epoch. At the end of the log no batch behind contradicts one that was
-flipped upward, and the file of epochs has no checksum at all: believed, either of them would have the log refuse its
-leader for ever. What is sound otherwise stays, in the epoch of what lies before it.
+The checksum of a batch does not cover its leader epoch. If a bit of it flips at the end of the log, no later batch
+contradicts it, and the file of epochs has no checksum at all. A log that believed in such an epoch would refuse its
+leader for ever. So the batch is kept, and gets the epoch of the batch before it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """A log on its way to another data folder of the same broker, while it is written to.
 
-It is copied in steps into a folder of its own. When the copy has all, and is on the disk, it takes the place of the
-log. A stop or a crash before that leaves the log where it was; the folder of the copy tells the next start where it was
-to go, and the move begins again. A crash within leaves both, and the next start keeps the one that ends later.
+It is copied in steps into a new folder. When the copy has everything, and is on the disk, it takes the place of the
+log. If the broker stops before that, the log is still where it was. The name of the copy's folder tells the next start
+that the partition was to be moved there, and the move begins again. A crash in the last step leaves both, and the next
+start keeps the one that ends later.
 """
 
 from __future__ import annotations

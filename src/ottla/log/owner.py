@@ -1,4 +1,4 @@
-"""Who keeps a log: what a log tells, because it concerns more than the log."""
+"""The owner of a log: what a log tells, because it concerns more than the log itself."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Beginning in the midst of a segment, with the indexes as they were when the log reached that place.
+"""Where recovery may begin in the middle of a segment, with the indexes as they were when the log reached that place.
 
-What recovery goes by is that they were on the disk up to there. Behind it they may hold anything, and so may all of
-them if somebody has laid hands on the files: then there is no such place, and the segment is read from its start.
+Up to there the indexes were on the disk. Behind it they may hold anything. If somebody has changed the files, all of
+it may be wrong: then there is no such place, and the segment is read from its start.
 """
 
 from __future__ import annotations

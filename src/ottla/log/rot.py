@@ -1,9 +1,10 @@
-"""Bytes that were on the disk and are not any more what was written.
+"""Bytes that were on the disk and have changed there.
 
-A torn end is what a crash leaves, and all behind it goes. Rot is another thing: what lies behind it was on the disk,
-too, and is sound. So the bad bytes alone are cut out of their segment, and kept in a file beside it (.rotten) for
-whoever wants to look at them. Their offsets are missing from then on, as if the log were compacted. At the end of the
-log a batch without records takes them: given to new records, they would hide those from who has read up to there.
+After a crash the end of a log may be torn, and everything from there on is removed. Rot is different: what lies behind
+it was on the disk, too, and is sound. So only the bad bytes are cut out of their segment. They are kept in a file
+beside it (.rotten) for whoever wants to look at them. Their offsets are missing from then on, as in a compacted log.
+At the end of the log a batch without records takes those offsets: if new records got them, consumers that have read so
+far would never see these.
 """
 
 from __future__ import annotations

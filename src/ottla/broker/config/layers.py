@@ -1,6 +1,7 @@
-"""Where the broker's settings come from: its file, the whole cluster's, its own, each stronger than the one before.
+"""Where the broker's settings come from. There are three layers, and a later one takes precedence: the broker's file,
+what is set for the whole cluster, and what is set for this broker.
 
-The first is given at the start and stays. The other two are in the store and change while the broker runs.
+The file is read at the start. The other two are in the store and change while the broker runs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The broker that decides for the cluster, for as long as it has the office.
+"""The broker that decides for the cluster, for as long as it is the controller.
 
-Events come in turn. Each is decided on the cluster as the store has it: the next one waits until the changes of the one
-before are in the store and replayed. They are told to the other brokers and applied on this one behind that, and then
-whoever asked is answered. A request that is given up does not end what was decided for it.
+It takes one event after the other. Each is decided on the cluster as the store has it: the next event waits until the
+changes of this one are in the store and replayed. Then the changes go to the other brokers, and are applied on this
+one. Whoever asked is answered last. A request that is given up does not end what was decided for it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What the controller has decided, in order, for the brokers that ask for it.
 
-Changes have numbers. Who has all up to one is told what follows, as soon as there is something. Who has too little, or
-what another controller told, is given the whole cluster in parts, as it was when it asked for the first.
+Changes have numbers. A broker asks for what follows the last number that it has, and is answered as soon as there is
+something. A broker that is too far behind, or that followed another controller, gets the whole cluster in parts, as it
+was when the broker asked for the first part.
 """
 
 from __future__ import annotations

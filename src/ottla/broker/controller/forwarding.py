@@ -1,8 +1,8 @@
 """Requests that only the controller answers, whatever broker they come to.
 
-A broker that does not decide has the controller answer, and passes the answer on when it has itself come as far as the
-controller was then: who asks reads what it wrote. If the controller changes on the way, the next one is asked, as long
-as the request may take.
+Another broker sends such a request on to the controller. It passes the answer to the client when it has applied as
+much as the controller had then: a client reads what it wrote. If the controller changes meanwhile, the next one is
+asked, within the time that the request may take.
 """
 
 from __future__ import annotations

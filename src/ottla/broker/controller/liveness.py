@@ -1,8 +1,8 @@
 """Which brokers are there, as the controller sees it.
 
-They ask it again and again for what was decided, and that is their sign of life. One whose connection ends and whose
-port is refused is dead: that is believed at once. One that is silent is believed dead after the time of a session, and
-one whose node in the store is gone, too. A wrong guess costs an election: the broker registers again.
+Brokers ask the controller again and again for what was decided, and that is their sign of life. A broker whose
+connection ends and whose port refuses another is dead at once. One that is silent is dead after the time of a session,
+and so is one whose node in the store is gone. A wrong guess costs an election: the broker registers again.
 """
 
 from __future__ import annotations

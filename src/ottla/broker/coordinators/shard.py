@@ -1,9 +1,10 @@
 """One partition of a coordinator's topic: a machine with a log, a clock and timers around it.
 
-Its log is replayed in slices between requests; until that is done, who asks is told to come again.
+The log is replayed in slices between requests. Until that is done, clients are told to come again.
 
-What a machine writes while others are still being heard becomes one batch, and the answers follow that. Records of a
-transaction make a batch of their own, and come behind what was written before them, as does the marker that ends it.
+All that the machine writes in one round of the loop becomes one batch, and the answers follow when it is committed.
+Records of a transaction make a batch of their own. What was written before them goes to the log first, as it does
+before the marker that ends the transaction.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Produce within a transaction: the coordinator is asked before the first write to a partition (KIP-890).
 
-Clients that know version 2 of transactions have the partition added by their write; those of before have added it,
-which is verified, so that a write that comes late does not stay undecided for ever. What a client sends behind such a
-write waits with it: sequences are checked in the order of the requests.
+With version 2 of transactions, the write itself adds the partition. Clients of version 1 add it by a request of its
+own, so here it is only verified: a write that comes too late would otherwise stay undecided for ever. Requests that a
+client sends after such a write wait with it, because sequences are checked in the order of the requests.
 """
 
 from __future__ import annotations

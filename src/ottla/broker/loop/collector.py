@@ -1,8 +1,8 @@
-"""The garbage collector of a broker: it looks at what is new, a little at a time, and never again at what has stayed.
+"""The garbage collector of a broker: it looks at new objects, a few at a time, and never again at old ones.
 
-A look at everything takes 0.2 us an object, and a million committed offsets are eight million objects. Objects that
-come and go with requests are freed without the collector, since they leave no cycles behind; so what has stayed through
-three looks is put aside for good.
+To look at everything takes 0.2 us an object, and a million committed offsets are eight million objects. What a request
+makes is freed without the collector, because it leaves no cycles. So objects that have lived through three collections
+are exempt from all later ones.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """One client's connection: frames in, answers out in the order of the requests, with bounds on both.
 
-Bytes are received into one large buffer that all connections share. A frame that lies whole in it is handled right
-there, without a copy; what is not whole, or may not be handled yet, is kept with the connection. Who sends large frames
-is lent a buffer for the next one as soon as its size is known, and has it received there. A handler must not hold on to
-a frame after it returns.
+All connections receive into one large shared buffer. A frame that is complete there is handled in place, without a
+copy. An incomplete frame, or one that must wait its turn, is copied into a buffer of the connection. A client that
+sends large frames gets a buffer of the frame's size as soon as that is known, and the rest is received directly into
+it. A handler must not keep a frame after it has returned.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The partitions that one request creates or deletes, held against the client's `controller_mutation_rate`.
+"""The partitions that one request creates or deletes, counted against the client's `controller_mutation_rate`.
 
-Clients that know the error are refused once the quota is used up, topic by topic. For the others the work is done, and
-they are held back until they are within their quota again.
+When the quota is used up, clients that know the error are refused, topic by topic. For older clients the work is done,
+and they are throttled until they are within their quota again.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Quotas: how many bytes a second a client may produce and fetch, how much of the broker's time it gets, how many
 partitions it may create and delete, and how often an address may connect.
 
-Rates are measured as Kafka measures them, over windows of time: by default eleven of a second. Who goes over its quota
-is told to wait for as long as brings the rate back under it, and is not read from meanwhile, so that it obeys even if
-it does not listen. Creations and deletions are counted with a bucket of tokens, which a burst may empty.
+Rates are measured as Kafka measures them, over windows of time: by default eleven of a second. A client above its
+quota is told how long to wait until its rate is within the quota again. Meanwhile nothing is read from its connection,
+so that a client that does not wait is throttled, too. Creations and deletions are counted with a token bucket, which a
+burst may empty.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Holds back the copying of throttled replicas, as when partitions move: those in sync are never held back.
+"""Slows down the copying of throttled replicas, as when partitions move. Replicas in sync are never slowed down.
 
-Which replicas are throttled is said by their topic, how fast they may be copied by the broker: on the side of the
-leader and on that of the follower.
+A topic says which of its replicas are throttled. The broker says how fast they may be copied, as the leader and as the
+follower.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What a consumer reads as a member of its group: who it is there, and the change that its user is being told of.
 
-A change goes three steps, each between two calls of the user: it is prepared (offsets of what goes are committed, where
-to begin with what comes is found), the user is told, and then it is applied. Whatever is cancelled is done again.
+A change has three steps, each between two calls of the user. First it is prepared: offsets of lost partitions are
+committed, and the positions of new ones are found. Then the user is told, and then the change is applied. A step that
+is cancelled is done again.
 """
 
 from __future__ import annotations

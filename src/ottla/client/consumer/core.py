@@ -1,7 +1,7 @@
 """What both faces of the consumer share: the positions, and the background work that moves them.
 
-Everything here is of the event loop. `next` is the one call that waits for records; whatever a user cancels, the state
-is whole: it changes between awaits only, and what was begun is done again.
+Everything here belongs to the event loop. `next` is the one call that waits for records. The state only changes
+between awaits, so it is whole whenever a user cancels a call. What was begun then is done again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What one answer to Fetch brought of one partition: bytes as they came, decoded when somebody looks at them.
 
-Which records may be seen is decided over the whole buffer from where it was fetched, whatever part of it is handed
-out: an abort marker far behind is what ends an aborted transaction for those after it.
+Which records may be seen is decided over the whole buffer, from the offset that was fetched, even if only a part of it
+is handed out: whether a transaction was aborted depends on markers that may lie far behind its records.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Fetches ahead of its consumer: asks the leaders of the consumer's partitions, and holds what they send.
 
-A request is for all partitions of a leader of which too little is held, those first that have had nothing for longest.
-While one waits for records that are not there yet, a second may go out, on a connection of its own, for those that
-have come to want some meanwhile. What is held and what is asked for together stay within `buffer_bytes`.
+A request is for all partitions of one leader that hold too little, those first that have waited longest. While it
+waits for records that are not there yet, a second request may go out on another connection, for partitions that need
+records meanwhile. What is held and what is asked for together stay within `buffer_bytes`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Handing out what was fetched: as messages, as batches, as Arrow. Plain generators, for both faces of the consumer.
 
-Whoever asks for the next thing is done with the last. What is left when a loop ends is settled when more is asked for,
-so a generator that nobody takes up again owes nothing.
+A user who asks for the next thing is done with the last one. What was handed out last before a loop ended is settled
+when more is asked for, so nothing is lost if a generator is never resumed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How many records a reader of committed records would get between two offsets, whoever the brokers are.
 
-What lies between is fetched, for no request of the protocol tells it: but only headers are looked at.
+No request of the protocol tells it. So what lies between is fetched, and only the headers of batches are read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One commit of offsets, from the first attempt to the last word. Without I/O.
+"""One commit of offsets, from the first attempt to the last. Without I/O.
 
-A row of the answer is judged by its code. What another member owns by now is no longer this one's to commit: an offset
-goes out again only as long as the position that it is of is still the consumer's.
+Each row of the answer is judged by its code. A member must not commit what another member owns by now. So an offset is
+sent again only while the consumer still has the position that it came from.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a client knows of its cluster: the brokers, the topics it has asked for, and who leads their partitions.
 
-Answers come from different brokers, which learn of changes one after the other: a later answer may tell of an earlier
-state. What a leader's epoch, or the id of a topic, shows to be older never takes the place of what is known. No I/O.
+Answers come from different brokers, which learn of changes one after the other. So a later answer may tell of an
+earlier state. What is older by the leader's epoch, or by the id of the topic, never replaces what is known. No I/O.
 """
 
 from __future__ import annotations

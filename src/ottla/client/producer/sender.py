@@ -1,7 +1,7 @@
 """The producer's one task: takes records from the buffer, routes them, and brings them to the leaders.
 
-Everything here runs on the event loop; only the buffer is shared with other threads. What a batch's answer means is
-the queue's to say (partition_queue.py); here is when to ask whom.
+Everything here runs on the event loop; only the buffer is shared with other threads. This file decides when to ask
+which broker. What the answer to a batch means is decided by the queue of its partition (partition_queue.py).
 """
 
 from __future__ import annotations

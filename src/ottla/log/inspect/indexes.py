@@ -1,4 +1,4 @@
-"""Whether the indexes of a segment fit its batches, which each check is shown in their order."""
+"""Whether the indexes of a segment fit its batches. Each check is shown the batches in their order."""
 
 from __future__ import annotations
 
