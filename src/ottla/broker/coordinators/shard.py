@@ -2,7 +2,7 @@
 
 The log is replayed in slices between requests. Until that is done, clients are told to come again.
 
-All that the machine writes in one round of the loop becomes one batch, and the answers follow when it is committed.
+What the machine writes while other requests are handled becomes one batch. Its answers are sent when it is committed.
 Records of a transaction make a batch of their own. What was written before them goes to the log first, as it does
 before the marker that ends the transaction.
 """
