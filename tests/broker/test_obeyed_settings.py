@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 import ottla.testing
+from ottla.broker.broker import Broker
 from ottla.broker.config.layers import BrokerSettings
 from ottla.client import Admin, ConfigChange, ConfigOperation, NewTopic, Resource, ResourceKind
+from ottla.log.housekeeping import Housekeeping
 from ottla.records.build import build_batch
 from ottla.wire.frames import decode_response, encode_request
 from ottla.wire.schema import Request
@@ -52,7 +54,7 @@ def test_what_was_set_while_the_broker_ran_holds_after_its_next_start() -> None:
             assert ask(first, requests.metadata(), 9).brokers
             refused.settimeout(10)
             assert refused.recv(1) == b""
-        [housekeeping] = broker.call(lambda running: running._housekeeping.parts)
+        housekeeping = broker.call(housekeeping_of)
         assert (housekeeping.compaction_interval_ms, housekeeping.producer_expiration_ms) == (77, 78)
 
 
@@ -66,6 +68,12 @@ def test_single_addresses_have_limits_of_their_own(limits: str, is_taken: bool) 
         connection.settimeout(0.05 if is_taken else 10)
         with pytest.raises(TimeoutError) if is_taken else contextlib.nullcontext():
             assert connection.recv(1) == b""
+
+
+def housekeeping_of(broker: Broker) -> Housekeeping:
+    assert broker._housekeeping is not None
+    [housekeeping] = broker._housekeeping.parts
+    return housekeeping
 
 
 def test_changes_are_told_to_who_wants_to_know() -> None:
