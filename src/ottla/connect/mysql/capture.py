@@ -10,7 +10,7 @@ from typing import Any
 
 from ottla.connect.interface import SourceRecord
 from ottla.connect.mysql.binlog import Begun, BinlogReader, Committed, Ddl, Place, RowChanges
-from ottla.connect.mysql.catalog import Catalog
+from ottla.connect.mysql.catalog import Catalog, TableChoice
 from ottla.connect.mysql.connection import Server, SqlConnection
 from ottla.connect.mysql.envelope import Envelope, Make, Stamp, snapshot_stamp
 from ottla.connect.mysql.history import SchemaHistory
