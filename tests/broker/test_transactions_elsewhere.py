@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.broker.coordinators.markers import Sending
-from ottla.broker.coordinators.transactional_produce import ApiError, Refusals, is_over, when_admitted
+from ottla.broker.coordinators.transactional_produce import Refusals, is_over, when_admitted
 from ottla.broker.network.peer import PeerLost
 from ottla.broker.network.peers import Peers
 from ottla.controller.changes import ChangedStates
@@ -340,4 +340,6 @@ def test_who_begins_to_lead_while_the_coordinator_is_asked_is_sent_the_batch_aga
     topics = [AddPartitionsToTxnTopicResult(name="t", results_by_partition=results)]
     result = AddPartitionsToTxnResult(transactional_id="x", topic_results=topics)
     answered(AddPartitionsToTxnResponse(results_by_transaction=[result]))
-    assert done == [{("t", moved): ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)}]
+    [refusals] = done
+    told = {place: (refusal.code, refusal.message) for place, refusal in refusals.items()}
+    assert told == {("t", moved): (ErrorCode.NOT_LEADER_OR_FOLLOWER, None)}
