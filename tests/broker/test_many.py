@@ -92,7 +92,8 @@ def test_a_low_limit_of_open_files_is_raised_as_far_as_may_be(tmp_path: Path) ->
 
 @pytest.mark.usefixtures("many_files")
 def test_many_connections(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path) as broker, ExitStack() as stack:
+    backlog = f"socket.listen.backlog.size={CONNECTIONS}"  # with less, some would wait for a second to be let in
+    with BrokerProcess(tmp_path, "--set", backlog) as broker, ExitStack() as stack:
         idle_bytes = broker.memory_bytes()
         connections = [
             stack.enter_context(socket.create_connection(broker.address, WAIT_S)) for _ in range(CONNECTIONS)
@@ -110,7 +111,8 @@ def test_many_connections(tmp_path: Path) -> None:
 
 
 def test_the_size_of_a_frame_alone_costs_no_memory(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path) as broker, ExitStack() as stack:
+    backlog = f"socket.listen.backlog.size={CONNECTIONS}"  # with less, some would wait for a second to be let in
+    with BrokerProcess(tmp_path, "--set", backlog) as broker, ExitStack() as stack:
         idle_bytes = broker.memory_bytes()
         for _ in range(100):
             connection = stack.enter_context(socket.create_connection(broker.address, WAIT_S))
