@@ -35,8 +35,9 @@ demo: $(JAVA_STAMP)
 demo-mysql: $(JAVA_STAMP)
 	@PYTHONPATH=. $(BIN)/python examples/demo_mysql.py
 
+# Four workers, also on two cores: most tests that take long wait for processes of theirs.
 test: $(JAVA_STAMP)
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+	@$(BIN)/python -m pytest -n 4 --dist loadgroup
 
 check: $(STAMP)
 	@$(BIN)/ruff check .

@@ -12,7 +12,18 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a 
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# The groups that take longest, in the order in which they begin: what begins last keeps the other workers waiting.
+LONGEST_GROUPS = ("spark", "spark processes", "demos", "apache_kafka", "mariadb")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Groups first, whatever the order is otherwise: one that begins last would keep the other workers waiting."""
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+    """Groups first, whatever the order is otherwise."""
+    items.sort(key=_when_it_begins)
+
+
+def _when_it_begins(item: pytest.Item) -> int:
+    mark = item.get_closest_marker("xdist_group")
+    if mark is None:
+        return len(LONGEST_GROUPS) + 1
+    return LONGEST_GROUPS.index(mark.args[0]) if mark.args[0] in LONGEST_GROUPS else len(LONGEST_GROUPS)

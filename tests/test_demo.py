@@ -15,7 +15,7 @@ from ottla.pipelines.java import JavaMissing, java_home
 DEMO = Path(__file__).parents[1] / "examples" / "demo.py"
 
 
-@pytest.mark.xdist_group("spark")
+@pytest.mark.xdist_group("demos")
 def test_table_and_source_are_equal_after_kills(tmp_path: Path) -> None:
     try:
         java_home()

@@ -17,7 +17,7 @@ from tests.connect.mariadb import why_missing
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.xdist_group("spark")
+@pytest.mark.xdist_group("demos")
 def test_tables_and_mariadb_are_equal_after_kills() -> None:
     if (reason := why_missing()) is not None:
         pytest.skip(reason)
