@@ -1,4 +1,4 @@
-"""The machine's clock is set by a day: what takes its time goes on, and nobody waits for the clock."""
+"""The machine's clock is set by a day: what takes its time goes on, nobody waits for the clock, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.loop import aging
 from ottla.broker.quotas.quotas import CONSUMER_BYTE_RATE, CONTROLLER_MUTATION_RATE, PRODUCER_BYTE_RATE
 from ottla.records.build import build_batch
 from ottla.testing.files import SimulatedFiles
 from tests.broker.transactional_client import TransactionalClient
 from tests.cluster.one_loop import Brokers
-from tests.conformance import requests
+from tests.conformance import group_requests, requests
 from tests.conformance.script import Topic
 from tests.sim.simulated_broker import FETCH_VERSION, PRODUCE_VERSION, SimulatedBroker, fetch_request
 
 DAY_MS = 86_400_000
+MINUTE_S = 60
 VALUE = bytes(5000)
 
 
@@ -123,3 +125,39 @@ def test_a_replica_that_does_not_follow_is_not_waited_for(tmp_path: Path, monkey
         brokers.wait(lambda: brokers.states(leader_id)[0].in_sync == (leader_id,))
     finally:
         brokers.close()
+
+
+def test_nothing_is_too_old_by_a_clock_that_was_set_ahead_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aging, "PATIENCE_MS", 5 * MINUTE_S * 1000)
+    broker = SimulatedBroker(
+        tmp_path,
+        log_roll_ms="1000",
+        log_retention_check_interval_ms="30000",
+        offsets_retention_check_interval_ms="30000",
+    )
+    broker.create("t")
+    client = broker.client()
+    topic = Topic("t", broker.broker.topics.by_name["t"].topic_id)
+
+    def first_offset_and_committed() -> tuple[int, int]:
+        log = broker.broker.topics.by_name["t"].partitions[0].log
+        answer = broker.client().ask(group_requests.fetch_offsets("g", {topic: [0]}))
+        return log.log_start_offset, answer.groups[0].topics[0].partitions[0].committed_offset
+
+    for _ in range(3):
+        assert client.ask(broker.produce_request("t", [VALUE]), PRODUCE_VERSION).responses[0].partition_responses
+        broker.advance(2)
+    while client.ask(group_requests.commit("g", topic, (0, 2))).topics[0].partitions[0].error_code:
+        broker.advance(0.1)
+    broker.system.clock_ahead_ms += 30 * DAY_MS
+    broker.advance(4 * MINUTE_S)
+    assert first_offset_and_committed() == (0, 2)
+    broker.system.clock_ahead_ms -= 30 * DAY_MS
+    broker.advance(8 * MINUTE_S)
+    assert first_offset_and_committed() == (0, 2)
+    broker.system.clock_ahead_ms += 30 * DAY_MS  # and it stays so
+    broker.advance(8 * MINUTE_S)
+    assert first_offset_and_committed() == (3, -1)
+    broker.stop()

@@ -19,6 +19,7 @@ from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.growing import Growing
 from ottla.broker.housekeeping import BrokerHousekeeping
 from ottla.broker.joining import make_membership
+from ottla.broker.loop.aging import AgingClock
 from ottla.broker.loop.loop import Loop
 from ottla.broker.loop.slices import Slices
 from ottla.broker.metrics import Metrics
@@ -85,6 +86,7 @@ class Broker:
         """
         self.loop = loop
         self.clock_ms = loop.system.clock_ms
+        self.aging_ms = AgingClock(self.clock_ms, loop.steady_ms)
         self.authorizer: Authorizer = authorizer or AllowEverything()
         self.settings = settings or BrokerSettings()
         config = self.settings.config

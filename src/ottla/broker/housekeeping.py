@@ -40,6 +40,7 @@ def _of_folder(broker: Broker, manager: LogManager) -> Housekeeping:
         manager,
         broker.clock_ms,
         steady_ms=broker.steady_ms,
+        aging_ms=broker.aging_ms,
         retention_interval_ms=config.log_retention_check_interval_ms,
         compaction_interval_ms=config.log_cleaner_backoff_ms,
         checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,

@@ -97,6 +97,7 @@ Work: TypeAlias = Iterator[Event]
 
 class Operation:
     __slots__ = (
+        "_aging_ms",
         "_machine",
         "_undos",
         "answers",
@@ -117,16 +118,18 @@ class Operation:
         producer: tuple[int, int] = NO_PRODUCER,
         most_bytes: int = MOST_BYTES,
         steady_ms: int | None = None,
+        aging_ms: Callable[[], int] | None = None,
     ) -> None:
         """`producer`: the id and epoch in whose transaction the records are written.
 
         `most_bytes`: what a batch of the log may have. What is asked for and could not be kept in one is refused.
 
-        `steady_ms`: of a clock that nobody sets, for what takes its time.
+        `steady_ms`: of a clock that nobody sets, for what takes its time. `aging_ms`: the time by which things are old.
         """
         self._machine = machine
         self.now_ms = now_ms
         self.steady_ms = now_ms if steady_ms is None else steady_ms
+        self._aging_ms = aging_ms
         self.producer = producer
         self.most_bytes = most_bytes
         self.records: list[Written] = []
@@ -135,6 +138,11 @@ class Operation:
         self.markers: list[Markers] = []
         self.work: list[Work] = []
         self._undos: list[Undo | None] = []  # one a record
+
+    @property
+    def aging_ms(self) -> int:
+        """What time it is for what goes when it is old."""
+        return self.now_ms if self._aging_ms is None else self._aging_ms()
 
     def write(self, key: Message, value: Message | None, version: int = 0) -> None:
         self.records.append(_make_written(Written, (key, value, version)))

@@ -41,6 +41,7 @@ class Housekeeping:
         clock_ms: Callable[[], int],
         *,
         steady_ms: Callable[[], int] | None = None,
+        aging_ms: Callable[[], int] | None = None,
         flush_interval_ms: int = SECOND_MS,
         retention_interval_ms: int = 5 * MINUTE_MS,
         compaction_interval_ms: int = 15 * SECOND_MS,
@@ -53,7 +54,8 @@ class Housekeeping:
         map_bytes: int = MAP_BYTES,
         report_uncleanable: Callable[[TopicPartition, str], None] = lambda _partition, _reason: None,
     ) -> None:
-        """`steady_ms`: a clock that nobody sets back, by which things are done now and then.
+        """`steady_ms`: a clock that nobody sets back, by which things are done now and then. `aging_ms`: the time by
+        which records are old.
 
         `report_uncleanable`: told of a log that is not compacted any more, and why.
 
@@ -62,6 +64,7 @@ class Housekeeping:
         self._manager = manager
         self.clock_ms = clock_ms
         self.steady_ms = steady_ms or clock_ms
+        self._aging_ms = aging_ms or clock_ms
         self._compacts = compacts
         self._has_followers = has_followers
         self._report_uncleanable = report_uncleanable
@@ -169,7 +172,7 @@ class Housekeeping:
 
     def _retain(self, log: Log) -> Slices:
         while log.failure is None:
-            removed = apply_retention(log, self.clock_ms())
+            removed = apply_retention(log, self._aging_ms())
             if removed:
                 yield None
             if removed < AT_ONCE:
@@ -243,7 +246,7 @@ class Housekeeping:
 
     def _compact(self, partition: TopicPartition, log: Log, work: Cleanable) -> Generator[Job | None, None, int]:
         """One round over one log; up to where it is clean now."""
-        compaction = Compaction(log, work, self.clock_ms(), map_bytes=self.map_bytes)
+        compaction = Compaction(log, work, self._aging_ms(), map_bytes=self.map_bytes)
         # What compaction leaves out must be known to be on the disk, not lost, when the log is next opened.
         yield from self._manager.checkpoint_in_slices(RECOVERY_POINTS)
         try:
@@ -270,7 +273,7 @@ class Housekeeping:
                 yield None
             if not log.config.is_compacted or log.uncleanable is not None:
                 continue
-            work = cleanable(log, self._manager.cleaner_offsets.get(partition, 0), self.clock_ms())
+            work = cleanable(log, self._manager.cleaner_offsets.get(partition, 0), self._aging_ms())
             if work.first_dirty_offset >= ends.get(log, work.end_offset):
                 continue
             wanted = work.is_overdue or work.dirty_ratio >= log.config.min_cleanable_dirty_ratio

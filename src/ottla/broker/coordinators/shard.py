@@ -98,7 +98,8 @@ class Shard(Generic[M]):
         """
         most_bytes = self.partition.log.config.max_message_bytes
         steady_ms = self._broker.steady_ms()
-        operation = Operation(self.machine, self._broker.clock_ms(), producer, most_bytes, steady_ms)
+        clock_ms, aging_ms = self._broker.clock_ms(), self._broker.aging_ms
+        operation = Operation(self.machine, clock_ms, producer, most_bytes, steady_ms, aging_ms)
         try:
             event(operation)
             encoded = self._encode(operation)

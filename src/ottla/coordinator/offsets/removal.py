@@ -116,13 +116,13 @@ def _expire_offsets(machine: GroupMachine, group_id: str, partitions: list[Parti
     group = machine.groups.get(group_id)
     if group is None:
         return
-    retention_ms = machine.settings().offsets_retention_ms
+    retention_ms, now_ms = machine.settings().offsets_retention_ms, operation.aging_ms
     for partition in partitions:
         latest = machine.offsets.latest(group_id, partition)
         if latest is None:
             continue
         is_old = (
-            _is_expired(group, latest.value, operation.now_ms, retention_ms)
+            _is_expired(group, latest.value, now_ms, retention_ms)
             and not group.is_subscribed_to(partition[0])
             and not machine.offsets.is_pending(group_id, partition)
         )

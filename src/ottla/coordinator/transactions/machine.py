@@ -332,7 +332,7 @@ class TransactionMachine:
                     return  # the next time will do
 
     def _remove_unused(self, operation: Operation, transactions: list[Transaction]) -> None:
-        now_ms, expiration_ms = operation.now_ms, self._settings().id_expiration_ms
+        now_ms, expiration_ms = operation.aging_ms, self._settings().id_expiration_ms
         for transaction in transactions:
             if transaction.state in AT_REST and transaction.updated_ms + expiration_ms <= now_ms:
                 operation.write(TransactionLogKey(transactional_id=transaction.transactional_id), None)
