@@ -139,8 +139,8 @@ class BrokerConfig:
         "socket.listen.backlog.size",
         Kind.INT,
         50,
-        "How many connections may wait to be taken in. One that finds no room tries again a second later: raise it where "
-        "thousands of clients connect at once.",
+        "How many connections may wait to be taken in. One that finds no room tries again a second later: raise it "
+        "where thousands of clients connect at once.",
         check=at_least(1),
     )
     max_connections: int = own(
