@@ -19,6 +19,7 @@ from ottla.client import EARLIEST, LATEST, NewRecord, Producer, Reader
 from ottla.pipelines import ChangeEvent, DeadLetters, apply_changes, encode_event, encode_key, read_arrow, read_table
 from ottla.pipelines.tables.applier import Applier, BadEvent, Outcome
 from ottla.pipelines.tables.rules import Rules
+from ottla.pipelines.tables.verify import verify_tables
 from ottla.testing import LocalBroker
 from tests.pipelines.tables.model import Change, current, disturbed, random_changes, versions
 from tests.pipelines.tables.test_table import rows_in, versions_in
@@ -242,3 +243,31 @@ def test_a_row_without_key_or_sequence_stops_a_batch_whole(engine: str, spark: S
     with pytest.raises(BadEvent, match="no position"):
         apply_changes(str(tmp_path / "t"), frame, keys=["id"], sequence_by="seq", engine=engine)
     assert read_arrow(str(tmp_path / "t")).num_rows == 0
+
+
+def test_zero_is_one_key_and_what_is_not_a_number_is_none(engine: str, spark: SparkSession, tmp_path: Path) -> None:
+    rows = [(0.0, 1, "a"), (-0.0, 2, "b")]
+    options: dict[str, Any] = {"keys": ["id"], "sequence_by": "seq", "engine": engine, "stored_as_scd_type": 2}
+    for row in rows:
+        apply_changes(str(tmp_path / "t"), spark.createDataFrame([row], "id double, seq long, value string"), **options)
+    found = read_table(spark, str(tmp_path / "t"), engine=engine).toArrow().sort_by("seq").to_pylist()
+    assert [(str(row["id"]), row["value"], row["__END_AT"] is None) for row in found] == [
+        ("0.0", "a", False),
+        ("0.0", "b", True),
+    ]
+    nothing = spark.createDataFrame([(float("nan"), 3, "c")], "id double, seq long, value string")
+    with pytest.raises(BadEvent, match="no key: id"):
+        apply_changes(str(tmp_path / "t"), nothing, **options)
+
+
+def test_a_table_without_a_single_change_is_read(
+    engine: str, spark: SparkSession, ottla: LocalBroker, tmp_path: Path
+) -> None:
+    """Of its keys not even the type is known."""
+    with Producer(ottla.bootstrap, create_topics=True) as producer:
+        producer.send("rubbish", b"rubbish").result()
+    letters = DeadLetters(ottla.bootstrap, "rubbish.dead-letters")
+    target = str(tmp_path / "t")
+    apply_changes(target, messages(spark, ottla, "rubbish"), "id", dead_letters=letters, engine=engine)
+    assert read_arrow(target, is_plain=True).num_rows == read_table(spark, target, engine=engine).count() == 0
+    assert verify_tables(target, target).is_equal

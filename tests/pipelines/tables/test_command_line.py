@@ -49,6 +49,8 @@ def says(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]
         ('["id"]', '["id"]\nbuckets = 0', "buckets is a whole number of at least 1, not 0"),
         ('["id"]', '["id"]\ncolumns = {id = "varchar"}', "table table: the type 'varchar' is unknown; there are "),
         ('["id"]', '["id"]\nexcept_column_list = ["id"]', "the key column 'id' cannot be left out"),
+        ('"id"', '"_id"', "column '_id': names that begin with an underscore are the table's own"),
+        ('["id"]', '["id"]\ncolumns = {ID = "int"}', "the table has 'ID', and Spark does not tell them apart"),
         ('["id"]', '["id"]\non_error = "ignore"', "on_error is one of dead_letters, stop, not 'ignore'"),
         ('["id"]', '["id"]\nstored_as_scd_type = 3', "stored_as_scd_type is 1 or 2, not 3"),
         ("start_seconds", "format = 'csv'\nstart_seconds", "format is one of ottla, kafka, not 'csv'"),

@@ -169,6 +169,28 @@ def test_new_and_wider_columns_are_asked_for() -> None:
     assert row["_new_columns"] is None
 
 
+@pytest.mark.parametrize("declared", [None, {}, {"name": "string"}])
+@pytest.mark.parametrize("where", ["key", "after"])
+def test_key_columns_are_asked_for_wherever_the_event_has_them(where: str, declared: dict[str, str] | None) -> None:
+    """And whether it declares them or not: a row cannot be without."""
+    event: dict[str, Any] = {"op": "c", "after": {"name": "a"}, "position": 1}
+    event[where] = event.get(where, {}) | {"id": 7}
+    deleted = {"op": "d", "key": {"id": 7}, "position": 2}
+    if declared is not None:
+        event, deleted = (each | {"schema": {"version": 1, "columns": declared}} for each in (event, deleted))
+    rows = decoded([event, deleted], columns={"other": "int"})
+    assert [json.loads(row["_new_columns"])["id"] for row in rows] == ["bigint", "bigint"]
+
+
+@pytest.mark.parametrize("kind", ["double", "float"])
+def test_zero_is_one_key_whatever_its_sign(kind: str) -> None:
+    """As in every database. Its text says in which bucket a row is."""
+    events = [{"op": "c", "after": {"id": zero, "value": -0.0}, "position": 1} for zero in (0.0, -0.0, 0)]
+    rows = decoded(events, columns={"id": kind, "value": kind})
+    assert [str(row["id"]) for row in rows] == ["0.0"] * 3
+    assert [str(row["value"]) for row in rows] == ["-0.0"] * 3
+
+
 def test_types_beyond_json() -> None:
     columns = {
         "id": "bigint",

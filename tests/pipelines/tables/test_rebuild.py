@@ -111,6 +111,8 @@ def test_as_of_a_time_the_time_of_the_message_counts_where_the_event_has_none(
                 for key in range(4)
             ],
         )
+        late = b'{"op": "c", "after": {"id": 4}, "position": 1, "commit_time": "tomorrow"}'
+        producer.send_many(TOPIC, [NewRecord(late, timestamp_ms=now_ms + 4000)])
     pipeline = pipeline_of(ottla, tmp_path)
     rebuild(spark, pipeline, pipeline.tables[0], str(tmp_path / "past"), as_of_ms=now_ms + 1500)
     assert sorted(read_arrow(str(tmp_path / "past"))["id"].to_pylist()) == [0, 1]

@@ -17,7 +17,7 @@ from ottla.pipelines.tables.layout import Layout, TableRefused
 from ottla.pipelines.tables.plain_table import arrow_schema
 from ottla.pipelines.tables.position import encode_position
 from ottla.pipelines.tables.table import ChangeTable
-from ottla.pipelines.tables.verify import Difference, compare, verify_sqlite, verify_tables
+from ottla.pipelines.tables.verify import Difference, compare, verify_rows, verify_sqlite, verify_tables
 from tests.pipelines.tables.model import Change, rows_of
 
 COLUMNS = {"id": "bigint", "name": "string", "sum": "decimal(10,2)"}
@@ -54,6 +54,15 @@ def database_of(path: Path, rows: list[tuple[Any, ...]]) -> str:
 
 
 ROWS = [(number, f"name {number}", f"{number}.50") for number in range(25)]
+
+
+def test_a_zero_with_a_sign_is_the_row_of_the_other(tmp_path: Path) -> None:
+    table = ChangeTable(str(tmp_path / "t"), Layout(("id",), 1, 2))
+    table.create({"id": "double"})
+    change = {"_deleted": [False], "_position": [encode_position(1)], "_bucket": pa.array([0], pa.int32())}
+    change["_commit_time"] = pa.nulls(1, pa.timestamp("us", tz="UTC"))
+    table.append_rows(pa.table({"id": [0.0], **change}), {})
+    assert verify_rows(str(tmp_path / "t"), [{"id": -0.0}], "source").is_equal
 
 
 def test_the_rows_that_differ_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,7 @@ _NEVER_IN_NAMES = " ,;{}()=`."
 _WIDENINGS = (("smallint", "int", "bigint"), ("smallint", "int", "double"), ("float", "double"))
 _WHOLE_DIGITS = {"smallint": 5, "int": 10, "bigint": 19}
 _MOST_DECIMAL_DIGITS = 38
+_FRACTIONS = ("double", "float")
 _WHOLE_OR_NONE = {int, type(None)}
 
 # The years 1 to 9999: Python has no others, and other readers have their troubles with them.
@@ -157,6 +158,15 @@ def column_of(values: Sequence[Any], type_name: str) -> pa.Array:
         raise DoesNotFit(f"a value does not fit {type_name}: {_first_line(error)}") from error
 
 
+def key_column_of(values: Sequence[Any], type_name: str) -> pa.Array:
+    return with_one_zero(column_of(values, type_name))
+
+
+def with_one_zero(keys: Any) -> Any:
+    """A column of keys. Zero has two signs and is one number: both are one row, and must be one text."""
+    return pc.add(keys, pa.scalar(0, keys.type)) if pa.types.is_floating(keys.type) else keys
+
+
 def _first_line(error: BaseException) -> str:
     return str(error).partition("\n")[0]
 
@@ -167,7 +177,7 @@ def _column_of(values: Sequence[Any], type_name: str) -> pa.Array:
         return pa.array([value if value is None or type(value) is str else _text(value) for value in values], arrow)
     if type_name == "binary":
         return pa.array([None if value is None else base64.b64decode(value, validate=True) for value in values], arrow)
-    if type_name in ("double", "float"):
+    if type_name in _FRACTIONS:
         return pa.array([None if value is None else _float(value) for value in values], arrow)
     if type_name == "timestamp":
         return _timestamps(values, arrow)

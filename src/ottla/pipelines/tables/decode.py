@@ -22,6 +22,7 @@ from ottla.pipelines.tables.columns import (
     check_keys,
     check_name,
     column_of,
+    key_column_of,
     merged,
     type_named,
     type_of,
@@ -62,7 +63,6 @@ class Decoding:
     sequence_by: str = "position"
     left_out: frozenset[str] = frozenset()
     listed: frozenset[str] | None = None
-    adds_columns: bool = True
 
     def schema(self) -> pa.Schema:
         data = [pa.field(name, arrow_type(type_name)) for name, type_name in self.columns.items()]
@@ -150,7 +150,7 @@ class _Batch:
             if self.decoding.table is not None and event.table not in (None, self.decoding.table):
                 return [], None, None
             changes = self._changes(event, offset)
-            needed = self._needed_columns(event)
+            needed = self._needed_columns(event, changes)
         except (InvalidEvent, InvalidPosition, DoesNotFit, RecursionError) as error:
             return [], _shortened(str(error)), None
         return changes, None, needed
@@ -196,26 +196,27 @@ class _Batch:
             raise InvalidEvent("the change has no position")
         return encode_position(event.position)
 
-    def _needed_columns(self, event: ChangeEvent) -> str | None:
-        """As JSON, the columns that the event has and the table has not, or has too narrow."""
-        known = self.decoding.columns
-        if event.columns is not None:
-            # One answer for all events of a version, which is found by what it declares.
-            declared = str(event.columns)
-            if declared not in self.checked_schemas:
-                asked = {str(name): type_named(str(kind)) for name, kind in event.columns.items()}
-                self.checked_schemas[declared] = self._beyond_known(asked)
-            return self.checked_schemas[declared]
-        asked = {}
-        for name, value in (event.after or event.key or event.before or {}).items():
-            if name not in known and (found := type_of(value)) is not None:
-                asked[name] = found
-        return self._beyond_known(asked) if asked else None
+    def _needed_columns(self, event: ChangeEvent, changes: Sequence[_Change]) -> str | None:
+        """As JSON, the columns that the event has and the table has not, or has too narrow.
+
+        Key columns are among them, wherever the event has their values: a row cannot be without.
+        """
+        asked: Columns = {}
+        for change in changes:
+            for name in self.decoding.keys if event.columns is not None else change.data:
+                if name not in self.decoding.columns and (found := type_of(change.data.get(name))) is not None:
+                    asked[name] = found
+        if event.columns is None:
+            return self._beyond_known(asked) if asked else None
+        # One answer for all events of a version, which is found by what it declares.
+        declared = f"{event.columns}{asked}"
+        if declared not in self.checked_schemas:
+            asked |= {str(name): type_named(str(kind)) for name, kind in event.columns.items()}
+            self.checked_schemas[declared] = self._beyond_known(asked)
+        return self.checked_schemas[declared]
 
     def _beyond_known(self, asked: Columns) -> str | None:
         known = self.decoding.columns
-        if not self.decoding.adds_columns:
-            return None
         wanted = {name: kind for name, kind in asked.items() if self.decoding.wants(name)}
         for name in wanted.keys() - known.keys():
             check_name(name, [*known, *wanted])
@@ -228,8 +229,9 @@ class _Batch:
         columns = []
         for name, type_name in self.decoding.columns.items():
             values = [None if change is None else change.data.get(name) for change in changes]
+            make = key_column_of if name in self.decoding.keys else column_of
             try:
-                columns.append(column_of(values, type_name))
+                columns.append(make(values, type_name))
             except DoesNotFit:
                 for index, value in enumerate(values):
                     reason = _misfit(name, value, type_name)
@@ -237,7 +239,7 @@ class _Batch:
                         values[index] = None
                         if not any(outcomes[index]):  # a row that needs a wider column is decoded again
                             outcomes[index] = (reason, None)
-                columns.append(column_of(values, type_name))
+                columns.append(make(values, type_name))
         return columns
 
 

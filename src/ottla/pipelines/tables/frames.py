@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyspark.sql.functions as fn
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import IntegralType, StringType, StructType, TimestampType
+from pyspark.sql.types import DecimalType, FractionalType, IntegralType, StringType, StructType, TimestampType
 
 from ottla.pipelines.tables.decode import Decoding
 
@@ -49,7 +49,7 @@ def typed(frame: DataFrame, rules: Rules) -> DataFrame:
         for name in frame.columns
         if rules.wants(name) and not name.startswith("_") and not (has_places and name in PLACE_COLUMNS)
     ]
-    position = sortable(frame, rules.sequence_by)
+    frame, position = frame.select(*_with_keys(frame, rules.keys)), sortable(frame, rules.sequence_by)
     missing = fn.concat_ws(", ", *[fn.when(fn.col(key).isNull(), fn.lit(key)) for key in rules.keys])
     error = fn.when(missing != "", fn.concat(fn.lit("the change has no key: "), missing)).when(
         position.isNull(), fn.lit("the change has no position")
@@ -76,6 +76,17 @@ def typed(frame: DataFrame, rules: Rules) -> DataFrame:
         fn.when(error.isNotNull(), fn.to_json(fn.struct("*")).cast("binary")).alias("_message_value"),
         bucket(frame, rules.keys, rules.layout.buckets).alias("_bucket"),
     )
+
+
+def _with_keys(frame: DataFrame, keys: Sequence[str]) -> list[Column]:
+    """All columns, with keys as `columns.key_column_of` has them; what is not a number equals nothing, and is none."""
+    columns = []
+    for name, kind in ((field.name, field.dataType) for field in frame.schema):
+        column = fn.col(name)
+        if name in keys and isinstance(kind, FractionalType) and not isinstance(kind, DecimalType):
+            column = fn.when(column == 0, fn.lit(0).cast(kind)).when(~fn.isnan(column), column)
+        columns.append(column.alias(name))
+    return columns
 
 
 def _commit_time(frame: DataFrame) -> Column:

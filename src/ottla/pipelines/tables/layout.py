@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ottla.pipelines.tables.columns import Columns, arrow_type, spark_type
+from ottla.pipelines.tables.columns import Columns, arrow_type, merged, spark_type
 from ottla.pipelines.tables.decode import CHANGE_FIELDS
 from ottla.pipelines.tables.resolve import HISTORY_FIELDS, data_columns
 
@@ -69,6 +69,15 @@ class Layout:
 
     def changes_schema(self, columns: Columns) -> pa.Schema:
         return pa.schema([*_data_fields(columns), *CHANGE_FIELDS, _BUCKET_FIELD, _GENERATION_FIELD])
+
+    def read_schemas(self, base: pa.Schema, changes: pa.Schema) -> tuple[pa.Schema, pa.Schema]:
+        """To read both parts in: rows with the columns that so far only changes have, and changes.
+
+        Keys have no type until a change comes; there are no rows either.
+        """
+        known = columns_of(base)
+        changed = {key: known.get(key, "string") for key in self.keys} | columns_of(changes)
+        return self.base_schema(merged(known, changed)), self.changes_schema(changed)
 
     def to_configuration(self) -> dict[str, str]:
         return {

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 from deltalake.exceptions import TableNotFoundError
 
-from ottla.pipelines.tables.columns import merged
 from ottla.pipelines.tables.layout import (
     BUCKET,
     FOLDED,
@@ -17,7 +16,6 @@ from ottla.pipelines.tables.layout import (
     TableRefused,
     changes_path,
     check_whole,
-    columns_of,
     folded_through,
     is_half_replaced,
 )
@@ -38,11 +36,8 @@ class Snapshot:
     base: PlainTable
     changes: PlainTable
 
-    def schema(self) -> pa.Schema:
-        """Of the plain table, with the columns that so far only changes have."""
-        return self.layout.base_schema(
-            merged(columns_of(arrow_schema(self.base)), columns_of(arrow_schema(self.changes)))
-        )
+    def schemas(self) -> tuple[pa.Schema, pa.Schema]:
+        return self.layout.read_schemas(arrow_schema(self.base), arrow_schema(self.changes))
 
 
 def snapshot(path: str, storage_options: Mapping[str, str] | None = None) -> Snapshot:
@@ -71,9 +66,9 @@ def snapshot(path: str, storage_options: Mapping[str, str] | None = None) -> Sna
 def read_arrow(path: str, *, storage_options: Mapping[str, str] | None = None, is_plain: bool = False) -> pa.Table:
     """The rows as of now, in memory. `is_plain` leaves out the columns that only the table itself needs."""
     found = snapshot(path, storage_options)
-    keys, schema = found.layout.keys, found.schema()
+    keys, (schema, changes_schema) = found.layout.keys, found.schemas()
     base = fitted(read_plain(found.base), schema)
-    changes = read_plain(found.changes)
+    changes = fitted(read_plain(found.changes), changes_schema)
     if found.layout.is_history:
         rows = history(base, distinct(changes, keys), keys, found.layout.tracked)
     else:

@@ -144,7 +144,7 @@ def read_table(
 
 def _frames(spark: SparkSession, path: str, storage_options: Mapping[str, str] | None) -> Frames:
     found = snapshot(path, storage_options)
-    schema, changes_schema = found.schema(), arrow_schema(found.changes)
+    schema, changes_schema = found.schemas()
     base, changes = _files(spark, found.base, schema), _files(spark, found.changes, changes_schema)
     return Frames(found.layout, schema, changes_schema, base, changes)
 

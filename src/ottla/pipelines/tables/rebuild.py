@@ -88,7 +88,7 @@ def _as_of(messages: DataFrame, as_of_ms: int | None) -> DataFrame:
         fn.get_json_object(text, "$.commit_time"),
         fn.get_json_object(text, "$.source.ts_ms"),
         fn.get_json_object(text, "$.payload.source.ts_ms"),
-    ).cast("bigint")
+    ).try_cast("bigint")
     return messages.where(fn.coalesce(given, fn.unix_millis("timestamp")) <= as_of_ms)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ottla.pipelines.tables.columns import Columns
+from ottla.pipelines.tables.columns import Columns, DoesNotFit, check_name
 from ottla.pipelines.tables.dead_letters import DeadLetters
 from ottla.pipelines.tables.decode import Decoding
 from ottla.pipelines.tables.layout import DEFAULT_BUCKETS, Layout
@@ -53,6 +53,8 @@ class Rules:
         for key in self.keys:
             if not self.wants(key):
                 raise RulesRefused(f"keys: the key column {key!r} cannot be left out")
+        for name in (*self.keys, *self.columns):
+            _check_name(name, self.columns)
         if self.stored_as_scd_type not in (1, 2):
             raise RulesRefused(f"stored_as_scd_type is 1 or 2, not {self.stored_as_scd_type!r}")
         tracks = (self.track_history_column_list, self.track_history_except_column_list)
@@ -85,6 +87,13 @@ class Rules:
         listed = None if self.column_list is None else frozenset(self.column_list)
         left_out = frozenset(self.except_column_list)
         return Decoding(self.keys, columns, self.source_table, self.sequence_by, left_out, listed)
+
+
+def _check_name(name: str, known: Iterable[str]) -> None:
+    try:
+        check_name(name, known)
+    except DoesNotFit as error:
+        raise RulesRefused(str(error)) from error
 
 
 def names(given: Sequence[str] | str | None) -> tuple[str, ...] | None:

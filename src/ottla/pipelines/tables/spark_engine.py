@@ -364,8 +364,8 @@ def frames_at(spark: SparkSession, path: str) -> Frames:
         if is_half_replaced(changes.transaction_version, base.transaction_version):
             time.sleep(_PAUSE_SECONDS)
         elif folded >= changes.transactions.get(FOLDED, _NEVER):
-            schema = layout.base_schema(merged(columns_of(_schema(base)), columns_of(_schema(changes))))
-            return Frames(layout, schema, _schema(changes), in_schema(base.frame(), schema), changes.frame())
+            schema, changed = layout.read_schemas(_schema(base), _schema(changes))
+            return Frames(layout, schema, changed, in_schema(base.frame(), schema), in_schema(changes.frame(), changed))
         base.refresh()
         changes.refresh()
     check_whole(path, changes.transaction_version, base.transaction_version)
