@@ -36,14 +36,16 @@ def _errors_as_sentences() -> Iterator[None]:
         from ottla.pipelines.java import JavaMissing
         from ottla.pipelines.session import SparkMissing
         from ottla.pipelines.tables.pipeline import PipelineRefused
-        from ottla.pipelines.tables.runner import FINAL, PipelineFailed, first_line
+        from ottla.pipelines.tables.plain_table import StoreFailed
+        from ottla.pipelines.tables.reasons import first_line
+        from ottla.pipelines.tables.runner import FINAL, PipelineFailed
     except ModuleNotFoundError as error:
         raise CommandFailed(f"{error.name} is not installed: \"pip install 'ottla[spark]'\"") from None
     try:
         yield
     except ClientError as error:
         raise CommandFailed(sentence_of(error)) from None
-    except (PipelineRefused, PipelineFailed, JavaMissing, SparkMissing, *FINAL) as error:
+    except (PipelineRefused, PipelineFailed, StoreFailed, JavaMissing, SparkMissing, *FINAL) as error:
         raise CommandFailed(str(error)) from None
     except Exception as error:
         if type(error).__module__.startswith(("pyspark", "py4j", "deltalake", "_internal", "pyarrow")):

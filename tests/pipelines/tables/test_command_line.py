@@ -51,6 +51,10 @@ def says(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]
         ('["id"]', '["id"]\nexcept_column_list = ["id"]', "the key column 'id' cannot be left out"),
         ('"id"', '"_id"', "column '_id': names that begin with an underscore are the table's own"),
         ('["id"]', '["id"]\ncolumns = {ID = "int"}', "the table has 'ID', and Spark does not tell them apart"),
+        ('["id"]', '["id", "id"]', "keys: a column stands there twice: id, id"),
+        ('["id"]', '["id"]\nbuckets = 1000000000', "buckets is 1 to 4096, not 1000000000"),
+        ('"table"', '"ftp://x/y"', "table y: engine deltalake has paths of file, hdfs, "),
+        ('"table"', '"hdfs://127.0.0.1:1/y"', "hdfs://127.0.0.1:1/y cannot be read: "),
         ('["id"]', '["id"]\non_error = "ignore"', "on_error is one of dead_letters, stop, not 'ignore'"),
         ('["id"]', '["id"]\nstored_as_scd_type = 3', "stored_as_scd_type is 1 or 2, not 3"),
         ("start_seconds", "format = 'csv'\nstart_seconds", "format is one of ottla, kafka, not 'csv'"),
@@ -118,6 +122,16 @@ def test_a_table_of_others_or_with_other_keys_is_told(tmp_path: Path, capsys: py
     code, told = says(capsys, "status", str(tmp_path / "shop.toml"))
     assert code == 1
     assert "was made with keys ('value',), and cannot go on with ('id',)" in told
+
+
+def test_a_table_whose_log_is_broken_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "table" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "table" / "_delta_log" / "00000000000000000000.json").write_text("{rubbish")
+    (tmp_path / "shop.toml").write_text(GOOD.format(bootstrap=NOBODY))
+    for verb in ("status", "verify"):
+        code, told = says(capsys, verb, str(tmp_path / "shop.toml"))
+        assert code == 1
+        assert f"{tmp_path / 'table'} cannot be read: Kernel error: Json error" in told
 
 
 def test_the_status_of_a_table_whose_broker_is_away(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

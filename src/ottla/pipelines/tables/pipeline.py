@@ -26,6 +26,7 @@ DEFAULT_BATCH_OFFSETS = 500_000
 DEFAULT_RETENTION_HOURS = 24
 DEFAULT_TOMBSTONE_HOURS = 7 * 24
 FORMATS = ("ottla", "kafka")
+SCHEMES = ("file", "hdfs", "viewfs", "s3", "s3a", "az", "azure", "adl", "abfs", "abfss", "gs")
 
 
 class PipelineRefused(ValueError):
@@ -98,6 +99,11 @@ class Pipeline:
                 raise PipelineRefused(f"two tables have the target {target!r}")
         for table in self.tables:
             self.rules(table)
+            scheme, mark, _ = table.target.partition("://")
+            if mark and self.engine == "deltalake" and scheme not in SCHEMES:
+                raise PipelineRefused(
+                    f"table {table.name}: engine deltalake has paths of {', '.join(SCHEMES)}, not of {scheme!r}"
+                )
 
     def rules(self, table: Table) -> Rules:
         topic = table.dead_letter_topic or f"{table.source}.dead-letters"

@@ -12,9 +12,14 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.fs
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from ottla.pipelines.tables.reasons import first_line
 from ottla.pipelines.tables.resolve import fitted
+
+
+class StoreFailed(Exception):
+    """A table cannot be looked at now; the text says why."""
 
 
 class PlainTable(DeltaTable):
@@ -56,10 +61,13 @@ def _in_memory(fragment: Any) -> Any:
 
 
 def opened(path: str, storage: dict[str, str] | None) -> PlainTable | None:
+    """None where there is no table; StoreFailed where that cannot be told."""
     try:
         return PlainTable(path, storage_options=storage)
     except TableNotFoundError:
         return None
+    except (OSError, DeltaError) as error:
+        raise StoreFailed(f"{path} cannot be read: {first_line(error)}") from error
 
 
 def arrow_schema(table: DeltaTable) -> pa.Schema:

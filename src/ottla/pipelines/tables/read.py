@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
-from deltalake.exceptions import TableNotFoundError
 
 from ottla.pipelines.tables.layout import (
     BUCKET,
@@ -19,7 +18,7 @@ from ottla.pipelines.tables.layout import (
     folded_through,
     is_half_replaced,
 )
-from ottla.pipelines.tables.plain_table import PlainTable, arrow_schema, read_plain
+from ottla.pipelines.tables.plain_table import PlainTable, arrow_schema, opened, read_plain
 from ottla.pipelines.tables.resolve import applied, distinct, fitted, history, latest
 from ottla.pipelines.tables.table import layout_of
 
@@ -44,11 +43,9 @@ def snapshot(path: str, storage_options: Mapping[str, str] | None = None) -> Sna
     """The newest one. What a fold removed from the changes must be in the plain table, else both are read again."""
     storage = dict(storage_options) if storage_options else None
     for _ in range(_ATTEMPTS):
-        try:
-            base = PlainTable(path, storage_options=storage)
-            changes = PlainTable(changes_path(path), storage_options=storage)
-        except TableNotFoundError as error:
-            raise TableRefused(f"there is no table at {path}") from error
+        base, changes = opened(path, storage), opened(changes_path(path), storage)
+        if base is None or changes is None:
+            raise TableRefused(f"there is no table at {path}")
         layout = layout_of(base)
         if layout is None:
             raise TableRefused(f"{path} is a Delta table that was not made by a pipeline of Ottla")
@@ -59,6 +56,8 @@ def snapshot(path: str, storage_options: Mapping[str, str] | None = None) -> Sna
         folded = min(folded_through(base.transaction_version, bucket) for bucket in range(layout.buckets))
         if removed is None or folded >= removed:
             return Snapshot(layout, base, changes)
+    assert base is not None
+    assert changes is not None
     check_whole(path, changes.transaction_version, base.transaction_version)
     raise TableRefused(f"{path} is folded faster than it can be read")
 

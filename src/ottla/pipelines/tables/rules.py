@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 ENGINES = ("deltalake", "delta-spark")
+MOST_BUCKETS = 4096  # each is a folder, and an app transaction of every fold
 ON_ERROR = ("dead_letters", "stop")
 
 
@@ -48,6 +49,8 @@ class Rules:
     def _check(self) -> None:
         if not self.keys:
             raise RulesRefused("keys: a table needs at least one key column")
+        if len(set(self.keys)) < len(self.keys):
+            raise RulesRefused(f"keys: a column stands there twice: {', '.join(self.keys)}")
         if self.column_list is not None and self.except_column_list:
             raise RulesRefused("column_list and except_column_list exclude each other")
         for key in self.keys:
@@ -68,8 +71,8 @@ class Rules:
             raise RulesRefused(f"engine is one of {', '.join(ENGINES)}, not {self.engine!r}")
         if self.on_error not in ON_ERROR:
             raise RulesRefused(f"on_error is one of {', '.join(ON_ERROR)}, not {self.on_error!r}")
-        if self.buckets < 1:
-            raise RulesRefused(f"buckets must be at least 1, not {self.buckets}")
+        if not 1 <= self.buckets <= MOST_BUCKETS:
+            raise RulesRefused(f"buckets is 1 to {MOST_BUCKETS}, not {self.buckets}")
 
     def wants(self, column: str) -> bool:
         if self.column_list is not None and column not in self.column_list:

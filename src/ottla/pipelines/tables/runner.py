@@ -18,6 +18,8 @@ from ottla.pipelines.tables.apply import start_stream
 from ottla.pipelines.tables.columns import DoesNotFit
 from ottla.pipelines.tables.layout import TableRefused
 from ottla.pipelines.tables.pipeline import Pipeline, Table
+from ottla.pipelines.tables.plain_table import StoreFailed
+from ottla.pipelines.tables.reasons import first_line
 from ottla.pipelines.tables.table import WriterFenced
 from ottla.pipelines.tables.topic_ends import (
     MARK,
@@ -40,10 +42,6 @@ _LONGEST_WAIT_SECONDS = 15.0
 _LAG_TIMEOUT_MS = 2_000
 # What another attempt would not make better.
 FINAL = (BadEvent, ColumnsUnsettled, DoesNotFit, TableRefused, TopicChanged, WriterFenced)
-
-
-class StoreFailed(Exception):
-    """The table cannot be looked at now; the text says why."""
 
 
 class PipelineFailed(Exception):
@@ -260,10 +258,3 @@ def run_pipeline(
     for run in runs:
         run.finish()
         tell(run.progress())
-
-
-def first_line(error: BaseException) -> str:
-    """What went wrong, in a line: of a Java stack the part that says something."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    telling = [line for line in lines if not line.startswith(("at ", "File ", "Traceback", "==="))]
-    return (telling or lines or [type(error).__name__])[0][:300]

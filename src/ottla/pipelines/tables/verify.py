@@ -20,7 +20,9 @@ from deltalake.exceptions import DeltaError
 from ottla.pipelines.tables.columns import Columns, DoesNotFit, column_of, with_one_zero
 from ottla.pipelines.tables.event import to_json
 from ottla.pipelines.tables.layout import Layout, TableRefused, columns_of
+from ottla.pipelines.tables.plain_table import StoreFailed
 from ottla.pipelines.tables.read import read_arrow, snapshot
+from ottla.pipelines.tables.reasons import first_line
 from ottla.pipelines.tables.resolve import END, FROM, START, TO, data_columns
 
 RANGE_ROWS = 10_000
@@ -98,8 +100,10 @@ def _every_row(path: str, storage_options: Mapping[str, str] | None) -> tuple[pa
 def _read(path: str, storage_options: Mapping[str, str] | None) -> tuple[Layout, pa.Table]:
     try:
         return snapshot(path, storage_options).layout, read_arrow(path, storage_options=storage_options)
+    except StoreFailed as error:
+        raise TableRefused(str(error)) from error
     except (OSError, DeltaError, pa.ArrowException) as error:
-        raise TableRefused(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
+        raise TableRefused(f"{path} cannot be read: {first_line(error)}") from error
 
 
 def compare(source: Iterable[pa.Table], table: pa.Table, keys: Sequence[str]) -> Report:
