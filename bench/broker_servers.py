@@ -26,6 +26,11 @@ FIRST_WAIT = "group.initial.rebalance.delay.ms"  # waiting is not what is measur
 SCHEDULED_CPU_TIME = 2  # as clock_getcpuclockid makes the clock of a process of its number, precise to the nanosecond
 
 
+def cpu_seconds_of(process_id: int) -> float:
+    """All that the threads of a process have used so far, in the kernel too."""
+    return time.clock_gettime(~process_id << 3 | SCHEDULED_CPU_TIME)
+
+
 class Server(ABC):
     """A broker on a loopback port. What it prints goes to `output.txt` in its folder."""
 
@@ -93,8 +98,7 @@ class Server(ABC):
         process.stdin.close()
 
     def cpu_seconds(self) -> float:
-        """All that its threads have used so far, in the kernel too."""
-        return time.clock_gettime(~self.process.pid << 3 | SCHEDULED_CPU_TIME)
+        return cpu_seconds_of(self.process.pid)
 
     def memory_bytes(self) -> int:
         resident_pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])

@@ -1,6 +1,7 @@
 """What it costs to copy a record to another cluster: batches as they are, and record by record with the same client.
 
-CPU time of the process that copies; the two brokers are processes of their own.
+CPU time of the process that copies; the two brokers are processes of their own. Then whole mirrors, ours and
+MirrorMaker 2, on the same two brokers.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from bench.broker_servers import Ottla, servers
+from bench.mirror_maker import measure, mirror_maker, ours
 from bench.report import Result, spread_of
 from ottla.client import (
     LATEST,
@@ -30,6 +32,7 @@ TOPIC = "orders"
 SOURCE, COPY = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 0)
 Copy = Callable[[str, str, int, str], None]
 RECORDS, QUICK_RECORDS = 400_000, 20_000
+WHOLE_REPEATS, WHOLE_TIMES = 3, 5
 
 
 @contextmanager
@@ -104,4 +107,25 @@ def run(quick: bool) -> list[Result]:
             results.append(Result.of(f"100 B, {codec}, of record by record", spread_of(ratios), "times", "< 0.1"))
             with Admin(target) as admin:
                 assert admin.find_offsets(TOPIC, LATEST)[0] >= count
+        results += _whole_mirrors(codec, count)
     return results
+
+
+def _whole_mirrors(codec: str, count: int) -> Iterator[Result]:
+    """From the first records that are copied to the last; a mirror is not alone with the copying, it looks around."""
+    for name, mirror in (("ottla mirror run", ours), ("MirrorMaker 2", mirror_maker)):
+        samples = []
+        for _ in range(WHOLE_REPEATS):
+            with running_broker() as source, running_broker() as target:
+                value = os.urandom(50) * 2
+                for _ in range(WHOLE_TIMES):
+                    with Producer(source, codec=codec) as producer:
+                        producer.send_many(TOPIC, [NewRecord(value, b"%d" % number, (), 0) for number in range(count)])
+                with mirror(source, target, TOPIC) as process_id:
+                    if process_id is None:
+                        return
+                    samples.append(measure(process_id, target, TOPIC, WHOLE_TIMES * count))
+        seconds, cpu = zip(*samples, strict=True)
+        rates = spread_of([1 / each for each in seconds])
+        yield Result.of(f"100 B, {codec}, {name}", rates, "records/s")
+        yield Result.of(f"100 B, {codec}, {name}, CPU a record", spread_of(list(cpu)), "us", scale=1e6)

@@ -1,18 +1,28 @@
-"""The mysql source: rows a second from the binlog, beside mysql-replication on the same binlog where that is installed.
+"""The mysql source: rows a second from the binlog, beside mysql-replication and Debezium on the same binlog where those
+are to be had; a runner that writes them to a topic; and how long a row takes at half the load.
 
 Needs MariaDB (apt-get install mariadb-server-core mariadb-client-core); without it there is nothing to measure.
 """
 
+import json
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.report import Result, Spread
+from bench.broker_servers import cpu_seconds_of
+from bench.debezium import Debezium
+from bench.mirror import running_broker
+from bench.report import Result, Spread, spread_of
+from ottla.client import LATEST, Admin, ServerError
 from ottla.connect.interface import SourceBatch, SourceRecord, Task
 from ottla.connect.mysql.source import MysqlSource
 from tests.connect.mariadb import MariaDb, why_missing
+from tests.connect.running import RunnerProcess, write_file
 
 TABLE = """CREATE TABLE orders (id INT PRIMARY KEY, customer VARCHAR(40), price DECIMAL(10,2), amount INT,
 created DATETIME(3), note TEXT, ratio DOUBLE, is_paid BOOLEAN)"""
@@ -39,19 +49,25 @@ def run(quick: bool) -> list[Result]:
     bulk, single = (20_000, 1_000) if quick else (200_000, 10_000)
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as folder, MariaDb(Path(folder)) as mariadb:
         mariadb.run("CREATE DATABASE shop")
-        mariadb.run(TABLE, database="shop")
-        return [
-            *_measure(mariadb, f"{bulk:,} rows inserted, 1,000 to a transaction", lambda: _bulk(mariadb, bulk), bulk),
-            *_measure(mariadb, f"{bulk:,} rows updated, 1,000 to a transaction", lambda: _update(mariadb, bulk), bulk),
-            *_measure(mariadb, f"{single:,} transactions of one row", lambda: _single(mariadb, single, bulk), single),
-            *_lag(mariadb),
-        ]
+        mariadb.run(TABLE, f"INSERT INTO orders SELECT {ROW} FROM seq_1_to_1", database="shop")
+        debezium = Debezium(mariadb)
+        measure = partial(_measure, mariadb, debezium)
+        try:
+            results = [
+                *measure(f"{bulk:,} rows inserted, 1,000 to a transaction", lambda: _bulk(mariadb, bulk), bulk),
+                *measure(f"{bulk:,} rows updated, 1,000 to a transaction", lambda: _update(mariadb, bulk), bulk),
+                *measure(f"{single:,} transactions of one row", lambda: _single(mariadb, single, bulk), single),
+            ]
+        finally:
+            debezium.close()
+        rate = next(each.value for each in results if "one row" in each.name and each.unit == "rows/s")
+        return [*results, *_through_a_runner(mariadb, Path(folder), bulk), *_lag(mariadb), *_half_load(mariadb, rate)]
 
 
 def _bulk(mariadb: MariaDb, rows: int) -> None:
     connection = mariadb.connect("shop")
     with connection.cursor() as cursor:
-        for begin in range(1, rows, 1_000):
+        for begin in range(2, rows, 1_000):
             cursor.execute(f"INSERT INTO orders SELECT {ROW} FROM seq_{begin}_to_{begin + 999}")
     connection.close()
 
@@ -59,7 +75,7 @@ def _bulk(mariadb: MariaDb, rows: int) -> None:
 def _update(mariadb: MariaDb, rows: int) -> None:
     connection = mariadb.connect("shop")
     with connection.cursor() as cursor:
-        for begin in range(1, rows, 1_000):
+        for begin in range(2, rows, 1_000):
             cursor.execute("UPDATE orders SET amount = amount + 1 WHERE id BETWEEN %s AND %s", (begin, begin + 999))
     connection.close()
 
@@ -67,12 +83,13 @@ def _update(mariadb: MariaDb, rows: int) -> None:
 def _single(mariadb: MariaDb, count: int, first: int) -> None:
     connection = mariadb.connect("shop")
     with connection.cursor() as cursor:
-        for number in range(first + 1, first + count + 1):
+        for number in range(first + 2, first + count + 2):
             cursor.execute(f"INSERT INTO orders SELECT {ROW} FROM seq_{number}_to_{number}")
     connection.close()
 
 
-def _measure(mariadb: MariaDb, name: str, load: Callable[[], None], rows: int) -> list[Result]:
+def _measure(mariadb: MariaDb, debezium: Debezium, name: str, load: Callable[[], None], rows: int) -> list[Result]:
+    has_debezium = debezium.note()
     file, position = mariadb.run("SHOW MASTER STATUS")[0][:2]
     load()
     results = []
@@ -80,6 +97,10 @@ def _measure(mariadb: MariaDb, name: str, load: Callable[[], None], rows: int) -
     target = f">= {TARGET_ROWS:,}" if "inserted" in name else ""
     results.append(Result.of(f"ottla: {name}", _rate(seconds, rows), "rows/s", target))
     results.append(Result.of(f"ottla: {name}, CPU a row", _each(cpu, rows), "us"))
+    if has_debezium:
+        figures = [debezium.read(rows)]
+        results.append(Result.of(f"Debezium: {name}", _rate([each[0] for each in figures], rows), "rows/s"))
+        results.append(Result.of(f"Debezium: {name}, CPU a row", _each([each[1] for each in figures], rows), "us"))
     try:
         import pymysqlreplication  # type: ignore[import-untyped, unused-ignore] # noqa: F401
     except ModuleNotFoundError:
@@ -170,3 +191,79 @@ def _lag(mariadb: MariaDb) -> list[Result]:
     waits.sort()
     spread = Spread(waits[100], waits[50], waits[150])
     return [Result.of("ottla: one row, from the statement's answer to its event", spread, "ms", scale=1e3)]
+
+
+def _through_a_runner(mariadb: MariaDb, folder: Path, rows: int) -> list[Result]:
+    """`ottla connect run`, to a topic of a broker: from the first rows that are there to the last, and all its CPU."""
+    file, position = mariadb.run("SHOW MASTER STATUS")[0][:2]
+    _update(mariadb, rows)
+    seconds, cpu = [], []
+    for number in range(REPEATS):
+        settings = {
+            "type": "mysql-source", "host": "127.0.0.1", "port": mariadb.port, "user": "root", "tables": ["shop.*"],
+            "topic": f"rows{number}", "start": f"{file}:{position}",
+        }  # fmt: skip
+        with running_broker() as bootstrap, Admin(bootstrap) as admin:
+            toml = write_file(folder / "bench.toml", bootstrap, {"bench": settings})
+            with RunnerProcess(toml) as runner:
+                seen = begun = begun_cpu = 0.0
+                while seen < rows:
+                    time.sleep(0.01)
+                    try:
+                        seen = admin.find_offsets(f"rows{number}", LATEST)[0]
+                    except ServerError:
+                        continue
+                    if seen and not begun:
+                        begun, begun_cpu, first = time.perf_counter(), cpu_seconds_of(runner.process.pid), seen
+                seconds.append((time.perf_counter() - begun) * rows / max(rows - first, 1))
+                cpu.append((cpu_seconds_of(runner.process.pid) - begun_cpu) * rows / max(rows - first, 1))
+    name = f"ottla: {rows:,} rows updated, to a topic"
+    return [
+        Result.of(name, _rate(sorted(seconds), rows), "rows/s"),
+        Result.of(f"{name}, CPU a row", _each(sorted(cpu), rows), "us"),
+    ]
+
+
+_WRITER = """
+import sys, time, pymysql
+port, rate, seconds = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
+cursor = pymysql.connect(host="127.0.0.1", port=port, user="root", database="shop", autocommit=True).cursor()
+begun = time.perf_counter()
+done = 0
+while (now := time.perf_counter() - begun) < seconds:
+    if done > now * rate:
+        time.sleep(0.0005)
+        continue
+    cursor.execute("UPDATE orders SET note = %s WHERE id = %s", (str(time.time_ns()), done % 1000 + 2))
+    done += 1
+print(done)
+"""
+
+
+def _half_load(mariadb: MariaDb, rate: float) -> list[Result]:
+    """Transactions of one row, half as many a second as it can read: from before the statement to its event."""
+    file, position = mariadb.run("SHOW MASTER STATUS")[0][:2]
+    batches = _source(mariadb, f"{file}:{position}").read(_task(), None)
+    command = [sys.executable, "-c", _WRITER, str(mariadb.port), str(rate / 2), "10"]
+    waits: list[float] = []
+    begun = time.process_time()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        for yielded in batches:
+            if yielded is None:
+                if writer.poll() is not None:
+                    break
+                continue
+            now = time.time_ns()
+            for record in yielded[0]:
+                if _is_order(record):
+                    assert isinstance(record, SourceRecord)
+                    waits.append((now - int(json.loads(record.value or b"")["after"]["note"])) / 1e9)
+    cpu = time.process_time() - begun
+    waits.sort()
+    low, high = waits[len(waits) // 20], waits[len(waits) * 99 // 100]
+    name = f"ottla: {len(waits) / 10:,.0f} transactions of one row a second"
+    return [
+        Result.of(f"{name}, from before the statement to its event (5 %, 99 %)",
+                  Spread(waits[len(waits) // 2], low, high), "ms", scale=1e3),
+        Result.of(f"{name}, CPU of one core", spread_of([cpu / 10]), "share"),
+    ]  # fmt: skip
