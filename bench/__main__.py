@@ -10,7 +10,19 @@ from bench.report import Result, describe_machine, format_table, write_json
 
 NAMES = (
     *("wire", "records", "log", "log_size", "hot_path", "bulk"),
-    *("broker", "cluster", "groups", "transactions", "testkit", "client", "spark_source", "tables", "mysql", "mirror"),
+    *(
+        "broker",
+        "cluster",
+        "groups",
+        "transactions",
+        "testkit",
+        "client",
+        "spark_source",
+        "tables",
+        "mysql",
+        "mirror",
+        "growing",
+    ),
 )
 
 EXAMPLES = """examples:

@@ -5,7 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from ottla.connect import supervisor
 from tests.connect.mariadb import MariaDb, why_missing
+
+
+@pytest.fixture(autouse=True)
+def _told_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runners of this process do is told at once: tests wait for it."""
+    monkeypatch.setattr(supervisor, "STATUS_MS", 100)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -13,7 +13,7 @@ from tests.growing.ledger import Ledger
 
 TOPIC = "t"
 KEYS = 24
-PAUSE_SECONDS = 0.004
+PAUSE_SECONDS = 0.02
 OPTIONS = ClientOptions(metadata_age_ms=500)
 
 

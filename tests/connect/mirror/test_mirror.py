@@ -12,6 +12,7 @@ import pytest
 from ottla import testing
 from ottla.client import (
     Admin,
+    ClientOptions,
     ConfigChange,
     ConfigOperation,
     NewRecord,
@@ -21,6 +22,8 @@ from ottla.client import (
     ResourceKind,
     TopicPartition,
 )
+from ottla.connect.positions import Positions
+from ottla.connect.topics import topic_exists
 from tests.connect.mirror.mirroring import failed_with, mirroring, status_of
 from tests.connect.running import records_of, until, values_of
 
@@ -233,6 +236,31 @@ def test_records_that_were_lost_before_they_were_copied(eu: str, us: str, tmp_pa
         assert "offset 1 is not on the source any more, which begins at 2" in failed_with(us)
     with mirroring(tmp_path, eu, us, ["orders"], lost="skip"):
         assert copied(us, "orders", 2) == [b"a", b"c"]
+
+
+def test_a_source_that_has_lost_what_was_copied(eu: str, us: str, tmp_path: Path) -> None:
+    """As behind an unclean election: to go on at its beginning would copy all of it twice."""
+    create(eu, "orders")
+    send(eu, "orders", "a")
+    with mirroring(tmp_path, eu, us, ["orders"]):
+        copied(us, "orders", 1)
+    positions = Positions(us, ClientOptions(), "mirror", 1)
+    document = positions.read_own(0)
+    document["topics"]["orders"]["partitions"]["0"][0] = 7
+    positions.reset(document, only_task=0)
+    with mirroring(tmp_path, eu, us, ["orders"], lost="skip"):
+        assert "the source ends before offset 7, up to which it was copied" in failed_with(us)
+    assert values_of(us, "orders") == [b"a"]
+
+
+def test_where_a_topic_begins_is_kept_before_a_record_is_copied(eu: str, us: str, tmp_path: Path) -> None:
+    """Killed before, another runner would begin at the end that the topic has then."""
+    create(eu, "orders")
+    send(eu, "orders", "a")
+    with mirroring(tmp_path, eu, us, ["orders"], start="latest"):
+        positions = Positions(us, ClientOptions(), "mirror", 1)
+        until(lambda: topic_exists(us, ClientOptions(), positions.topic) and positions.read_own(0))
+        assert positions.read_own(0)["topics"]["orders"]["partitions"] == {"0": [1]}
 
 
 def test_one_cluster_is_no_mirror(eu: str, tmp_path: Path) -> None:

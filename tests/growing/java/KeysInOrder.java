@@ -104,7 +104,7 @@ public class KeysInOrder {
                         }
                     });
                 }
-                Thread.sleep(5);
+                Thread.sleep(20);
             }
         } catch (InterruptedException error) {
             throw new IllegalStateException(error);
