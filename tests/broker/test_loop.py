@@ -47,6 +47,24 @@ def test_jobs_can_be_waited_for(loop: Loop, count: int) -> None:
     assert done == []  # that is for the loop to tell, when it comes round
 
 
+def test_nobody_waits_for_a_job_that_takes_very_long() -> None:
+    loop = Loop()
+    may_end, done = threading.Event(), list[str]()
+
+    def slow() -> None:
+        may_end.wait()
+
+    loop.run_slow(slow, lambda _failure: done.append("slow"))
+    loop.run_blocking(lambda: None, lambda _failure: done.append("other"))
+    loop.run_until(lambda: bool(done))
+    assert done == ["other"]
+    may_end.set()
+    loop.finish_jobs()
+    loop.run_once()
+    assert done == ["other", "slow"]
+    loop.close()
+
+
 def test_what_is_for_an_idle_moment_waits_for_those_who_come_together(loop: Loop) -> None:
     done: list[str] = []
     pairs = [socket.socketpair() for _ in range(3)]

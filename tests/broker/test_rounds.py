@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import errno
 import functools
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
 import pytest
 
+import ottla.testing
 from ottla.broker.loop.loop import Loop, Timer
 from ottla.broker.loop.system import Finished
 from ottla.broker.rounds import Rounds
+from ottla.client import Admin, Producer
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.errors import LogError, StorageFailed
+from ottla.log.files import DiskFiles
 from ottla.log.flusher import LogFlusher
 from ottla.log.topic_config import TopicConfig
 from ottla.records.build import build_batch
@@ -25,6 +29,7 @@ from tests.log.writing import SMALL, new_log, served_batches
 from tests.replica.shell import sole_leader
 
 LEADER = 1
+WAIT_S = 20.0
 
 
 class Waiting:
@@ -262,3 +267,23 @@ def test_a_mistake_with_one_partition_does_not_keep_the_others_from_their_answer
     monkeypatch.setattr(broken, "end_round", lambda: 1 / 0)
     turn(loop)
     assert waiting.told == [("t-1", None)]
+
+
+def test_who_waits_for_the_disk_does_not_wait_for_the_files_of_a_deleted_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To remove thousands of files takes seconds."""
+    has_begun, may_end = threading.Event(), threading.Event()
+
+    def remove_tree(_files: DiskFiles, _path: str) -> None:
+        has_begun.set()
+        assert may_end.wait(WAIT_S)
+
+    monkeypatch.setattr(DiskFiles, "remove_tree", remove_tree)
+    with ottla.testing.broker(durability="fsync", settings={"log.segment.delete.delay.ms": "0"}) as broker:
+        for name in ("large", "other"):
+            broker.topic(name)
+        with Producer(broker.bootstrap) as producer, Admin(broker.bootstrap) as admin:
+            producer.send("large", b"a").result(WAIT_S)
+            admin.delete_topics(["large"])
+            assert has_begun.wait(WAIT_S)
+            producer.send("other", b"a").result(WAIT_S / 2)
+        may_end.set()

@@ -36,6 +36,20 @@ SEGMENT_BYTES = 1 << 16  # and a segment
 ENTRY_BYTES = 160  # what a key takes in the map beside its own bytes: two objects, and its place in the table
 
 Job = Callable[[], None]
+
+
+class Slow:
+    """A job that may take very long, and changes nothing that a sync relies on: no sync has to wait for it."""
+
+    __slots__ = ("job",)
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+    def __call__(self) -> None:
+        self.job()
+
+
 Keeping = Generator[Job | None, None, Buffer | None]
 
 
@@ -252,7 +266,7 @@ class Compaction:
         keeper = Keeper(log, self._offsets, self._map_end, transactions, self._end_of(group[-1]), self._now_ms)
         try:
             yield from self._write_kept(new, group, keeper, slice_bytes)
-            yield new.sync
+            yield Slow(new.sync)
         except Exception:
             remove_all(log.files, new.paths())  # a full disk needs the room
             raise

@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
 
 from ottla.log.checkpoint import CLEANER_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS, TopicPartition
-from ottla.log.compaction import MAP_BYTES, Cleanable, Compaction, Job, cleanable
+from ottla.log.compaction import MAP_BYTES, Cleanable, Compaction, Job, Slow, cleanable
 from ottla.log.errors import PASSING, StorageFailed, is_lasting
 from ottla.log.files import remove_all
 from ottla.log.flush import Flush
@@ -184,7 +184,7 @@ class Housekeeping:
         for jobs in self._removals():
             for job in jobs:
                 try:
-                    yield job
+                    yield Slow(job)
                 except OSError as error:
                     self._unremoved.append((self.steady_ms() + REMOVAL_RETRY_MS, job))
                     failures.first = failures.first or StorageFailed(f"{self._manager.folder}: {error}")

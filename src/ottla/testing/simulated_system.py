@@ -51,7 +51,9 @@ class SimulatedSystem:
         self._numbers = 0
         self._ports = FIRST_EPHEMERAL_PORT
         self._watched: dict[int, tuple[Any, int, ReadyCallback]] = {}
-        self._workers: list[SimulatedWorker] = [SimulatedWorker(self)]  # the first is that of `run_blocking`
+        self._slow_worker = SimulatedWorker(self)
+        # The first is that of `run_blocking`.
+        self._workers: list[SimulatedWorker] = [SimulatedWorker(self), self._slow_worker]
         self._is_woken = False
         self._is_killed = False  # and no process since
 
@@ -182,12 +184,16 @@ class SimulatedSystem:
     def run_blocking(self, job: Callable[[], None], finished: Finished) -> None:
         self._workers[0].run(job, finished)
 
+    def run_slow(self, job: Callable[[], None], finished: Finished) -> None:
+        self._slow_worker.run(job, finished)
+
     def hold_jobs(self, until: float) -> None:
         """What blocks takes until then at least, as syncs do on a busy disk."""
         self._workers[0].is_held = lambda: self.now() < until
 
     def finish_jobs(self) -> None:
         self._workers[0].finish()
+        self._slow_worker.finish()
 
     def make_worker(self, name: str) -> SimulatedWorker:
         self._workers.append(worker := SimulatedWorker(self))
@@ -200,7 +206,7 @@ class SimulatedSystem:
         """As the kernel does for a process that is killed: jobs are not done, sockets are closed."""
         for worker in self._workers:
             worker.abandon()
-        del self._workers[1:]
+        del self._workers[2:]
         self._watched.clear()
         self.network.close_all(self.address)
         self._is_killed = True
@@ -209,7 +215,7 @@ class SimulatedSystem:
     def close(self) -> None:
         for worker in self._workers:
             worker.finish()
-        del self._workers[1:]
+        del self._workers[2:]
 
 
 class SimulatedWorker:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ottla.broker.events import Events
 from ottla.broker.loop.loop import Loop, Timer
+from ottla.log.compaction import Slow
 from ottla.log.errors import LogError
 from ottla.log.housekeeping import FoldersHousekeeping, Slices
 
@@ -47,7 +48,8 @@ class Background:
             return False
         if job is None:
             return True
-        self._loop.run_blocking(job, self._job_done)
+        run = self._loop.run_slow if isinstance(job, Slow) else self._loop.run_blocking
+        run(job, self._job_done)
         return False
 
     def _end(self) -> None:

@@ -166,6 +166,10 @@ class Loop:
         """Run a job that may block, one after the other on a thread of its own; then `done` on the loop."""
         self.system.run_blocking(job, lambda failure: self.post(lambda: done(failure)))
 
+    def run_slow(self, job: Job, done: Finished) -> None:
+        """The same for a job that may take very long: those of `run_blocking` do not wait for it."""
+        self.system.run_slow(job, lambda failure: self.post(lambda: done(failure)))
+
     def make_worker(self, name: str) -> LoopWorker:
         """A thread of its own, for jobs that shall not wait for those of others."""
         return LoopWorker(self, self.system.make_worker(name))

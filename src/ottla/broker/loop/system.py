@@ -101,6 +101,9 @@ class System(Protocol):
     def run_blocking(self, job: Callable[[], None], finished: Finished) -> None:
         """Run jobs one after the other on a thread of their own, where `finished` is called, too."""
 
+    def run_slow(self, job: Callable[[], None], finished: Finished) -> None:
+        """The same on one more thread, for jobs that may take very long."""
+
     def finish_jobs(self) -> None:
         """Return when the jobs that were given so far have run."""
 
@@ -139,6 +142,7 @@ class LinuxSystem:
         self._epoll.register(self._wake_read, READ)
         self._wakes_on_signals = False
         self._worker = WorkerThread("ottla-blocking")
+        self._slow_worker = WorkerThread("ottla-slow")
 
     now = staticmethod(time.monotonic)  # asked for in every round
 
@@ -243,14 +247,19 @@ class LinuxSystem:
     def run_blocking(self, job: Callable[[], None], finished: Finished) -> None:
         self._worker.run(job, finished)
 
+    def run_slow(self, job: Callable[[], None], finished: Finished) -> None:
+        self._slow_worker.run(job, finished)
+
     def finish_jobs(self) -> None:
         self._worker.finish()
+        self._slow_worker.finish()
 
     def make_worker(self, name: str) -> WorkerThread:
         return WorkerThread(name)
 
     def close(self) -> None:
         self._worker.close()
+        self._slow_worker.close()
         self._epoll.close()
         if self._wakes_on_signals:
             signal.set_wakeup_fd(-1)

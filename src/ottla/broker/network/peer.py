@@ -178,7 +178,7 @@ class Peer:
                 else:
                     self._connect_to(found[0])
 
-        self._loop.run_blocking(lambda: found.append(self._loop.system.resolve(self.host)), resolved)
+        self._loop.run_slow(lambda: found.append(self._loop.system.resolve(self.host)), resolved)
 
     def _connect_to(self, address: str) -> None:
         self._become(PeerState.CONNECTING)
