@@ -24,6 +24,7 @@ from ottla.pipelines.tables.plain_table import StoreFailed
 from ottla.pipelines.tables.read import read_arrow, snapshot
 from ottla.pipelines.tables.reasons import first_line
 from ottla.pipelines.tables.resolve import END, FROM, START, TO, data_columns
+from ottla.pipelines.tables.sqlite_capture import sqlite_name
 
 RANGE_ROWS = 10_000
 NAMED_ROWS = 20
@@ -202,9 +203,10 @@ def sqlite_rows(file: str, name: str, columns: Columns) -> pa.Table:
     try:
         connection = sqlite3.connect(f"file:{quote(file)}?mode=ro", uri=True)
         try:
+            connection.text_factory = lambda text: text.decode(errors="replace")
             _check_columns(connection, name, columns)
-            quoted = ", ".join(f'"{column}"' for column in columns)
-            cursor = connection.execute(f'SELECT {quoted} FROM "{name}"')
+            quoted = ", ".join(_in_sqlite(column, kind) for column, kind in columns.items())
+            cursor = connection.execute(f"SELECT {quoted} FROM {sqlite_name(name)}")
             while True:
                 found = cursor.fetchmany(RANGE_ROWS)
                 chunks.append(_chunk(found, columns))
@@ -216,9 +218,14 @@ def sqlite_rows(file: str, name: str, columns: Columns) -> pa.Table:
         raise TableRefused(f"{file}, table {name}: {error}") from error
 
 
+def _in_sqlite(column: str, kind: str) -> str:
+    """A column of bytes may hold a text."""
+    return f"CAST({sqlite_name(column)} AS BLOB)" if kind == "binary" else sqlite_name(column)
+
+
 def _check_columns(connection: sqlite3.Connection, name: str, columns: Columns) -> None:
     """SQLite takes the name of a column that it does not have for a text."""
-    there = {row[1] for row in connection.execute(f'PRAGMA table_info("{name}")')}
+    there = {row[1] for row in connection.execute(f"PRAGMA table_info({sqlite_name(name)})")}
     missing = [column for column in columns if column not in there]
     if there and missing:
         raise sqlite3.OperationalError(f"no such column: {missing[0]}")
@@ -226,11 +233,12 @@ def _check_columns(connection: sqlite3.Connection, name: str, columns: Columns) 
 
 def _chunk(rows: list[tuple[Any, ...]], columns: Columns) -> pa.Table:
     found = list(zip(*rows, strict=True)) or [()] * len(columns)
-    arrays = [column_of(_from_sqlite(values), kind) for values, kind in zip(found, columns.values(), strict=True)]
+    arrays = [column_of(_plain(values), kind) for values, kind in zip(found, columns.values(), strict=True)]
     return pa.table(dict(zip(columns, arrays, strict=True)))
 
 
-def _from_sqlite(values: Sequence[Any]) -> list[Any]:
+def _plain(values: Sequence[Any]) -> list[Any]:
+    """As events have them."""
     return [base64.b64encode(value).decode() if isinstance(value, bytes) else value for value in values]
 
 
