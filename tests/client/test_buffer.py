@@ -19,7 +19,7 @@ from ottla.client.producer.sent import Sent
 class Sends(Sending):
     def __init__(self, buffer: Buffer) -> None:
         self._buffer = buffer
-        buffer.notify = lambda: None
+        buffer.begin(lambda: None)
 
 
 class Blocks(Sends):

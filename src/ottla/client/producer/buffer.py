@@ -40,7 +40,7 @@ class Buffer:
         """By topic, the chunk that is filled. Its owner may go on with it, without the lock. When another thread comes,
         it is closed, so that records are in the order of the calls, whoever made them."""
         self.used_bytes = 0
-        self.notify: Callable[[], None] | None = None
+        self._notify: Callable[[], None] | None = None
         """Tells the sender that there is something to do; None while there is no sender."""
         self.sender_thread = 0
         """Where the sender runs, once there is one."""
@@ -52,6 +52,11 @@ class Buffer:
         self._wanting: list[Callable[[], object]] = []
         """To be called, in the sender's thread, when there is room."""
         _buffers.add(self)
+
+    def begin(self, notify: Callable[[], None]) -> None:
+        """There is a sender, on this thread: `notify` tells it, from any thread, that there is something to do."""
+        self.sender_thread = threading.get_ident()
+        self._notify = notify
 
     @property
     def has_room(self) -> bool:
@@ -81,7 +86,7 @@ class Buffer:
         with self.lock:
             if self.refusal is not None:
                 raise _again(self.refusal)
-            if self.notify is None:
+            if self._notify is None:
                 raise RuntimeError("the producer is not open: use it inside `with`, or call open()")
             owner = threading.get_ident()
             chunk = self.filling.get(topic)
@@ -96,7 +101,7 @@ class Buffer:
                 chunk.stamps_each = self._stamps_each
                 chunk.timestamp_ms = time.time_ns() // 1_000_000
                 self._keep(chunk)
-                self.notify()
+                self._notify()
             return chunk
 
     def close(self, chunk: Chunk) -> None:
@@ -113,8 +118,8 @@ class Buffer:
             return
         self.used_bytes += chunk.size_bytes
         self._closed.append(chunk)
-        assert self.notify is not None
-        self.notify()
+        assert self._notify is not None
+        self._notify()
 
     def _keep(self, chunk: Chunk) -> None:
         self._alive[chunk] = None
@@ -128,7 +133,7 @@ class Buffer:
         with self.lock:
             if self.refusal is not None:
                 raise _again(self.refusal)
-            if self.notify is None:
+            if self._notify is None:
                 raise RuntimeError("the producer is not open: use it inside `with`, or call open()")
             if (filling := self.filling.get(chunk.topic)) is not None:
                 self._close(filling)
@@ -136,7 +141,7 @@ class Buffer:
             self.used_bytes += chunk.size_bytes
             self._keep(chunk)
             self._closed.append(chunk)
-            self.notify()
+            self._notify()
 
     def close_all(self) -> None:
         with self.lock:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypedDict
@@ -194,9 +193,8 @@ class Producer(Sending):
         else:
             sender.become(await self._identity())
         self._check_not_closed()  # meanwhile
-        self._buffer.sender_thread = threading.get_ident()
         self._loop = asyncio.get_running_loop()
-        self._buffer.notify = _Bell(self._loop, sender)
+        self._buffer.begin(_SenderWakeup(self._loop, sender))
         self._task = asyncio.create_task(sender.run())
         self._task.add_done_callback(self._sender_ended)
 
@@ -398,21 +396,21 @@ def _deliveries(chunk: Chunk) -> Deliveries:
     return Deliveries(chunk)
 
 
-class _Bell:
+class _SenderWakeup:
     """Wakes the sender from any thread, once until it has woken."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, sender: Sender) -> None:
         self._loop = loop
         self._sender = sender
-        self._is_ringing = False
+        self._is_set = False
 
     def __call__(self) -> None:
-        if not self._is_ringing:
-            self._is_ringing = True
+        if not self._is_set:
+            self._is_set = True
             self._loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
-        self._is_ringing = False
+        self._is_set = False
         self._sender.wake()
 
 
