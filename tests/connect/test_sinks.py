@@ -9,11 +9,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from ottla.client import ClientOptions, NewRecord, Producer, TopicPartition
+from ottla.client import Admin, ClientOptions, Fetched, NewRecord, Producer, TopicPartition
 from ottla.client.message import Message
-from ottla.connect import BadRecord, Fenced, SinkBatch, Task
+from ottla.connect import BadRecord, ConnectorRefused, Fenced, SinkBatch, Task
 from ottla.connect.files_sink import FilesSink
+from ottla.connect.metrics import TaskMetrics
 from ottla.connect.reset import reset_connector
+from ottla.connect.sink_work import SinkWork
 from ottla.connect.sql_sink import SqlSink
 from ottla.connect.state import load_states
 from ottla.pipelines.tables.event import ChangeEvent, encode_event, encode_key
@@ -66,14 +68,20 @@ def test_files_hold_each_record_once(ottla: LocalBroker, tmp_path: Path) -> None
 @pytest.mark.ottla(topics={"orders": 1, "letters": 1})
 def test_rows_that_do_not_fit_a_parquet_file_are_dead_letters(ottla: LocalBroker, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    values = [b'{"n": 1}', b"no json", b'{"n": 2}', b"[3]", b'{"n": "text"}', b'{"n": 4}']
+    values = [b'{"n": 1}', b"no json", b'{"n": 2}', b"[3]", b'{"n": "text"}', b'{"n": 4, "more": "m"}',
+              b'{"n": %d}' % 2**70, b'{"t": "\\ud800"}', b'{"t": {}}', b"[" * 100_000]  # fmt: skip
     send(ottla.bootstrap, "orders", [NewRecord(value) for value in values])
     sink = {"type": "files-sink", "path": str(out), "format": "parquet", "topics": ["orders"], "dead_letter": "letters"}
     with running(tmp_path, ottla.bootstrap, {"out": sink}):
         (file,) = until(lambda: list(out.glob("*.parquet")))
-    assert pq.read_table(file).to_pylist() == [{"n": 1}, {"n": 2}, {"n": 4}]
+    assert pq.read_table(file).to_pylist() == [
+        {"n": 1, "more": None},
+        {"n": 2, "more": None},
+        {"n": 4, "more": "m"},
+    ]
     letters = records_of(ottla.bootstrap, "letters")
-    assert [letter.value for letter in letters] == [b"no json", b"[3]", b'{"n": "text"}']
+    assert {letter.value for letter in letters} == {values[1], *values[3:5], *values[6:]}
+    assert len(letters) == 7
     headers = dict(letters[0].headers)
     assert headers["dead-letter.offset"] == b"1"
     assert headers["dead-letter.reason"].startswith(b"the value is no JSON")
@@ -251,6 +259,19 @@ def test_a_row_that_the_database_refuses_is_named(tmp_path: Path) -> None:
     sink.close()
 
 
+@pytest.mark.parametrize(
+    "value",
+    [b'{"id": %d}' % 2**70, b'{"id": 2, "n": "\\ud800"}', b"[" * 100_000],
+    ids=["wide", "half", "deep"],
+)
+def test_a_value_that_no_driver_takes_is_named(tmp_path: Path, value: bytes) -> None:
+    sink = make_sql_sink(tmp_path / "x.db", format="row", keys=["id"], table="goods")
+    with pytest.raises(BadRecord) as refused:
+        sink.write(batch([b'{"id": 1, "n": "a"}', value], -1))
+    assert refused.value.offset == 1
+    sink.close()
+
+
 def test_rows_without_events_are_upserted_and_deleted(tmp_path: Path) -> None:
     database = tmp_path / "x.db"
     sink = make_sql_sink(database, format="row", table="goods")
@@ -281,3 +302,30 @@ def test_a_sink_without_offsets_goes_on_where_its_group_is(ottla: LocalBroker, t
 
 def _has_lines(path: Path, count: int) -> bool:
     return path.exists() and len(path.read_text().split()) >= count
+
+
+@pytest.mark.ottla(topics={"numbers": 1})
+def test_records_that_are_deleted_before_they_are_read_are_told(ottla: LocalBroker, tmp_path: Path) -> None:
+    """While it runs: the consumer goes on where the topic begins then."""
+    send(ottla.bootstrap, "numbers", [NewRecord(b"%d" % n) for n in range(10)])
+    place = TopicPartition("numbers", 0)
+    with Admin(ottla.bootstrap) as admin:
+        admin.delete_records({place: 6})
+    sink = {"type": "files-sink", "path": str(tmp_path / "out"), "topics": ["numbers"]}
+    configuration = configuration_of(tmp_path, ottla.bootstrap, {"out": sink})
+    work = SinkWork(
+        ottla.bootstrap, ClientOptions(), configuration.connectors["out"], 2_000, TaskMetrics(), lambda: None
+    )
+    writer = FilesSink(path=str(tmp_path / "out"))
+    writer.open(Task("out"))
+
+    def fetched(first: int, end: int) -> Fetched:
+        return Fetched("numbers", 0, [Record(n, 0, None, b"%d" % n, ()) for n in range(first, end)], end, 10)
+
+    work._stored[place] = 2
+    work._write(writer, fetched(4, 6))  # compaction has taken two of them; fetched before the others were deleted
+    work._stored[place] = 4
+    with pytest.raises(ConnectorRefused, match="numbers-0: the records from offset 4 to 6 were deleted before"):
+        work._write(writer, fetched(6, 10))
+    work._stored[place] = 6
+    work._write(writer, fetched(7, 10))

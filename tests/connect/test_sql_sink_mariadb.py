@@ -81,3 +81,19 @@ def test_a_value_that_does_not_fit_is_named(url: str, mariadb: MariaDb, database
     assert refused.value.offset == 1
     assert mariadb.run("SELECT count(*) FROM goods", database=database) == ((0,),)
     sink.close()
+
+
+def test_keys_and_topics_that_look_alike_are_two(url: str, mariadb: MariaDb, database: str) -> None:
+    sink = make_sink(url)
+    columns = {"id": "string", "n": "int"}
+    keys = ["a", "A", "a ", "e", "é"]
+    changes = [("c", {"id": key, "n": number}, columns) for number, key in enumerate(keys)]
+    first = batch(-1, *changes)
+    sink.write(first)
+    sink.write(first._replace(topic="Goods"))
+    sink.write(batch(5, ("d", {"id": "A"}, columns)))
+    found = dict(mariadb.run("SELECT id, n FROM goods", database=database))
+    assert found == {"a": 0, "a ": 2, "e": 3, "é": 4}
+    places = [TopicPartition("goods", 0), TopicPartition("Goods", 0)]
+    assert sink.stored_offsets(places) == dict(zip(places, (6, 5), strict=True))
+    sink.close()

@@ -137,22 +137,22 @@ class FilesSink(Sink):
             lines = [self._line(record) for record in records]
             path.write_bytes(b"".join(lines))
             return
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         rows = [self._row(record) for record in records]
+        if not any(rows):
+            raise BadRecord(records[0].offset, "the value has no fields, of which a Parquet file has at least one")
         try:
-            table = pa.Table.from_pylist(rows)
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            _write_parquet(rows, path)
+        except OSError:
+            raise
+        except _unfit() as error:
             raise BadRecord(_misfit(rows, records), f"does not fit the rows before it: {error}") from None
-        pq.write_table(table, path)
 
     def _line(self, record: Message) -> bytes:
         if self._content == "record":
             return json.dumps(self._row(record), ensure_ascii=False).encode() + b"\n"
         value = record.value if record.value is not None else b"null"
         if b"\n" in value:
-            value = json.dumps(_parsed(record), ensure_ascii=False).encode()
+            value = json.dumps(_parsed(record)).encode()  # in ASCII: halves of characters may stand in it
         return bytes(value) + b"\n"
 
     def _row(self, record: Message) -> dict[str, Any]:
@@ -174,7 +174,7 @@ class FilesSink(Sink):
 def _parsed(record: Message) -> Any:
     try:
         return json.loads(record.value)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise BadRecord(record.offset, f"the value is no JSON: {error}") from None
 
 
@@ -188,14 +188,30 @@ def _text(data: bytes | None) -> str | None:
         return base64.b64encode(data).decode()
 
 
+def _unfit() -> tuple[type[Exception], ...]:
+    """What rows raise that are none for Arrow and Parquet."""
+    import pyarrow as pa
+
+    return pa.ArrowException, ValueError, TypeError, OverflowError, NotImplementedError
+
+
+def _write_parquet(rows: Sequence[Mapping[str, Any]], target: Any) -> None:
+    """With the columns of all rows, not only of the first."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = dict.fromkeys(name for row in rows for name in row)
+    pq.write_table(pa.table({name: [row.get(name) for row in rows] for name in names}), target)
+
+
 def _misfit(rows: list[dict[str, Any]], records: Sequence[Message]) -> int:
     """The first record with which the rows do not fit together."""
     import pyarrow as pa
 
     for count in range(1, len(rows) + 1):
         try:
-            pa.Table.from_pylist(rows[:count])
-        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            _write_parquet(rows[:count], pa.BufferOutputStream())
+        except _unfit():
             return records[count - 1].offset
     return records[-1].offset
 

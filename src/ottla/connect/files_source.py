@@ -93,7 +93,7 @@ class FilesSource(Source):
         try:
             document = json.loads(line)
             return SourceRecord(self._topic, line, self._key_of(document))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             reason = (
                 f"has no field {error}" if isinstance(error, KeyError) else f"is no JSON object with a key: {error}"
             )

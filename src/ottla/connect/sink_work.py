@@ -115,16 +115,21 @@ class SinkWork:
         self.partitions = sorted(map(str, self._stored))
 
     def _check_kept(self, stored: Mapping[TopicPartition, int]) -> None:
+        """That nothing is missing which comes behind what is stored."""
         if not stored:
             return
         with Admin(self._bootstrap, self._options) as admin:
             for place, offset in stored.items():
                 first = admin.find_offsets(place.topic, EARLIEST, [place.partition])[place.partition]
                 if first > offset:
-                    raise ConnectorRefused(
-                        f"{place}: the records from offset {offset} to {first} were deleted before they were read; "
-                        "to go on without them, 'ottla connect reset' and start anew, or restore the topic"
-                    )
+                    raise _lost(place, offset, first)
+
+    def _check_gap(self, place: TopicPartition, stored: int, found: int) -> None:
+        """Records begin behind where they should: by compaction and ends of transactions, or was retention faster?"""
+        with Admin(self._bootstrap, self._options) as admin:
+            first = admin.find_offsets(place.topic, EARLIEST, [place.partition])[place.partition]
+        if stored < first <= found:  # what lies before the first offset was fetched while it was there
+            raise _lost(place, stored, first)
 
     def _give_up(self, sink: Sink, consumer: Consumer, places: list[TopicPartition]) -> None:
         done = {place: self._done.pop(place) for place in places if place in self._done}
@@ -147,6 +152,9 @@ class SinkWork:
         if start_offset is None:  # taken away meanwhile
             return
         records = [Message(fetched.topic, fetched.partition, record) for record in fetched.records]
+        found = records[0].offset if records else fetched.next_offset
+        if NOT_STORED < start_offset < found:
+            self._check_gap(place, start_offset, found)
         while True:
             try:
                 sink.write(SinkBatch(fetched.topic, fetched.partition, records, start_offset, fetched.next_offset))
@@ -174,3 +182,10 @@ class SinkWork:
         self._letters.send_many(topic, [of_sink(self._configuration.name, found[0], bad)])
         self._metrics.dead_letters += 1
         return [record for record in records if record.offset != bad.offset]
+
+
+def _lost(place: TopicPartition, offset: int, first: int) -> ConnectorRefused:
+    return ConnectorRefused(
+        f"{place}: the records from offset {offset} to {first} were deleted before they were read; to go on without "
+        "them, 'ottla connect reset' and start anew, or restore the topic"
+    )

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
 
 from ottla.client import Message, TopicPartition
 from ottla.connect.interface import BadRecord, Fenced, Finding, Sink, SinkBatch, Task
@@ -18,6 +19,8 @@ from ottla.connect.sql_tables import DoesNotFit, SqlTable, to_sql
 from ottla.pipelines.tables.event import InvalidEvent, Row, read_event
 
 OFFSETS = "ottla_offsets"
+REFUSED = (sa.exc.DataError, sa.exc.IntegrityError, OverflowError, UnicodeError)
+"""What a database, or the driver before it, raises for a value that it can never take."""
 
 
 class _Change(NamedTuple):
@@ -52,8 +55,8 @@ class SqlSink(Sink):
         self._offsets = sa.Table(
             OFFSETS,
             sa.MetaData(),
-            sa.Column("connector", sa.String(100), primary_key=True),
-            sa.Column("topic", sa.String(249), primary_key=True),
+            sa.Column("connector", _exact_text(100), primary_key=True),
+            sa.Column("topic", _exact_text(249), primary_key=True),
             sa.Column("partition_number", sa.Integer, primary_key=True, autoincrement=False),
             sa.Column("next_offset", sa.BigInteger, nullable=False),
         )
@@ -97,7 +100,7 @@ class SqlSink(Sink):
             with self._engine.begin() as connection:
                 self._store_offset(connection, batch)
                 self._apply(connection, changes)
-        except (sa.exc.DataError, sa.exc.IntegrityError) as error:
+        except REFUSED as error:
             self._find_bad(changes, error)
             raise
 
@@ -127,7 +130,7 @@ class SqlSink(Sink):
         for record in records:
             try:
                 yield from read(record)
-            except (InvalidEvent, DoesNotFit, ValueError) as error:
+            except (InvalidEvent, DoesNotFit, ValueError, RecursionError) as error:
                 raise BadRecord(record.offset, str(error)) from None
 
     def _read_change(self, record: Message) -> Iterator[_Change]:
@@ -232,10 +235,15 @@ class SqlSink(Sink):
             with self._engine.connect() as connection:
                 try:
                     self._apply(connection, [change])
-                except (sa.exc.DataError, sa.exc.IntegrityError) as refused:
+                except REFUSED as refused:
                     raise BadRecord(change.offset, _first_line(refused)) from error
                 finally:
                     connection.rollback()
+
+
+def _exact_text(length: int) -> Any:
+    """Names that differ only in capitals are two, in MariaDB and MySQL, too."""
+    return sa.String(length).with_variant(mysql.VARCHAR(length, collation="utf8mb4_bin"), "mysql", "mariadb")
 
 
 def _part(row: Row | None, keys: Sequence[str]) -> Row | None:

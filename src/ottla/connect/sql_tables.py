@@ -130,7 +130,7 @@ class SqlTable:
         match kind:
             case "string":
                 if is_mysql:
-                    return sa.String(KEY_TEXT_LENGTH) if is_key else mysql.LONGTEXT()
+                    return mysql.VARCHAR(KEY_TEXT_LENGTH, collation=self._exact()) if is_key else mysql.LONGTEXT()
                 return sa.Text()
             case "binary":
                 if is_mysql:
@@ -144,6 +144,10 @@ class SqlTable:
                 return sa.Double()
         return {"boolean": sa.Boolean, "smallint": sa.SmallInteger, "int": sa.Integer, "bigint": sa.BigInteger,
                 "date": sa.Date}[kind]()  # fmt: skip
+
+    def _exact(self) -> str:
+        """A collation in which texts are the same only if each character is: keys that differ are two rows."""
+        return "utf8mb4_nopad_bin" if self._engine.dialect.is_mariadb else "utf8mb4_0900_bin"
 
     def _compiled(self, kind: Any) -> str:
         return str(kind.compile(dialect=self._engine.dialect))
