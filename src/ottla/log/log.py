@@ -54,7 +54,7 @@ class Appended(NamedTuple):
 
 
 def has_producer(header: BatchHeader) -> bool:
-    """Whether a batch is one of a row that its producer numbers."""
+    """Whether a batch has a producer id, and so a sequence number."""
     return header.producer_id >= 0 and header.producer_epoch >= 0
 
 
@@ -106,12 +106,12 @@ class Log:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are no files but one without bytes, which would not be missed."""
+        """Whether there is no file, or only an empty one that can go."""
         return len(self.segments) == 1 and self.active.size_bytes == 0
 
     @property
     def is_young(self) -> bool:
-        """Whether there is so little that the next opening may as well read it all.
+        """Whether the log is so short that the next opening may as well read all of it.
 
         One that was larger, or whose indexes were to be denser, has files that the next opening would believe.
         """
@@ -261,7 +261,7 @@ class Log:
         return position
 
     def _begin_within(self, base_offset: int, now_ms: int) -> None:
-        """The log starts within a batch, before which others have deleted all. It gets that batch whole."""
+        """The leader's log starts within a batch: what is before it was deleted. This log gets the whole batch."""
         start_offset = self.log_start_offset
         self.truncate_fully(base_offset, now_ms)
         self.log_start_offset = self.high_watermark = start_offset
@@ -384,7 +384,7 @@ class Log:
             self.epochs.save()
             self.snapshots.prepare(self.producers)
             self.segments.create(self.end_offset, now_ms, self.config.index_interval_bytes)
-        with suppress(OSError):  # without it more is read after a crash; and with it there is the segment, too
+        with suppress(OSError):  # without it more is read after a crash, and that is all
             self.snapshots.complete(self.end_offset, self.producers)
         self.flusher.resume_position = 0
         self.rolling.begin()
@@ -415,7 +415,7 @@ class Log:
             return None
         try:
             return self.segments.read(offset, max_bytes, bound, self.end_offset, whole_batch=whole_batch)
-        except OSError as error:  # who reads other logs, too, must not be kept from them
+        except OSError as error:  # a reader of several logs must go on with the others
             raise StorageFailed(f"{self.folder}: {error}") from error
 
     def aborted_transactions(self, offset: int, bound: int) -> list[AbortedTransaction]:
@@ -423,7 +423,7 @@ class Log:
         return self.segments.aborted_transactions(offset, bound)
 
     def aborted_within(self, read: FileRange, offset: int, bound: int) -> list[AbortedTransaction]:
-        """Those that who reads from `offset` on needs to know for what was read."""
+        """The aborted transactions that a reader needs to know for what it has read from `offset` on."""
         if not any(segment.aborted.entries for segment in self.segments.starting_at(offset)):
             return []
         try:
@@ -485,7 +485,7 @@ class Log:
         self.segments.layout_version += 1
         for segment in self.segments:
             segment.is_retired = True
-            segment.close()  # or the disk would have no room of it back as long as anybody remembers the segment
+            segment.close()  # as long as it is open, the disk does not get its room back
 
     def flush(self, now_ms: int) -> None:
         """Bring all that was appended to the disk, here and now."""

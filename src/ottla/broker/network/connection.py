@@ -22,14 +22,14 @@ from ottla.wire.parts import BUFFERS, Part
 
 _SIZE = struct.Struct(">i")
 MOST_PARTS = 64  # of one vectored write
-JOINED_BYTES = 1 << 13  # a copy of no more costs less than a vector
+JOINED_BYTES = 1 << 13  # up to here, copying the parts together is cheaper than a vectored write
 SENDFILE_BYTES = 1 << 20
-SMALL_BYTES = 4096  # who sends no more at once may wait for the answer before it sends the next
-READ_BYTES = 1 << 14  # a range of a file that is no longer goes out faster together with what stands around it
+SMALL_BYTES = 4096  # a client that sends no more at once probably waits for the answer before it sends more
+READ_BYTES = 1 << 14  # a shorter range of a file is read and sent with the rest of the answer, in one call
 TLS_HANDSHAKE = b"\x16\x03"
 HTTP_METHODS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE")
-TURN_SECONDS = 0.01  # for the requests of one client that came at once, before others have their turn
-FIRST_KEPT_BYTES = 1 << 16  # the room for a large frame before more of it has come
+TURN_SECONDS = 0.01  # for the requests that one client sent at once; then it is the turn of others
+FIRST_KEPT_BYTES = 1 << 16  # the first buffer of a large frame; it grows as more arrives
 
 
 class Limits(NamedTuple):
@@ -48,7 +48,7 @@ class Slot:
         self.parts: list[Part] | None = None
 
     def answer(self, parts: list[Part]) -> None:
-        """Give the answer; it leaves when those before it have. No parts: the client expects none."""
+        """Give the answer. It is sent after those before it. No parts: the client expects no answer."""
         self.parts = parts
         self.connection.answered()
 
@@ -77,12 +77,12 @@ class Connection:
         self._limits = limits
         self._handle = handle
         self._closed = closed
-        self._kept: memoryview | None = None  # bytes that wait to be whole, or to be let in
+        self._kept: memoryview | None = None  # bytes of an incomplete frame, or of frames that must wait
         self._kept_bytes = 0
-        self._kept_needed = 0  # when so many are there they can be handled
-        self._lent: memoryview | None = None  # what they are kept in, if it is to be given back
+        self._kept_needed = 0  # how many there must be before they can be handled
+        self._lent: memoryview | None = None  # the buffer they are in, if it must be given back
         self._handled: tuple[memoryview | None] | None = None  # what is lent of the memory that frames are handled in
-        self._trusted_bytes = 0  # the largest frame that came before: others may have as much at once
+        self._trusted_bytes = 0  # the largest frame so far: the next gets as much memory at once
         self._expects_large = False  # for the last one was
         self._slots: deque[Slot] = deque()
         self._most_slots = limits.max_requests_in_flight
@@ -124,7 +124,7 @@ class Connection:
         if kept is not None:
             target = kept[self._kept_bytes :]
         elif self._expects_large:
-            target = self._memory.shared[: _SIZE.size]  # no more, for the rest shall go where it can stay
+            target = self._memory.shared[: _SIZE.size]  # only the size: the rest is received into a buffer of its own
         else:
             target = self._memory.shared
         try:
@@ -208,7 +208,7 @@ class Connection:
                 self._send_answers()
 
     def _keep(self, rest: memoryview) -> None:
-        """Copy what could not be handled, with room for more of the frame that it begins.
+        """Copy what could not be handled into a buffer with room for the rest of its frame.
 
         The room grows with what has come: a size alone, which costs a client nothing, costs no memory here. Only who
         sent as much before is lent room for a whole frame.
@@ -397,7 +397,7 @@ class Connection:
         self._calls_when_closed.pop(callback, None)
 
     def is_idle(self, seconds: float) -> bool:
-        """Whether nothing came or went for so long, and nobody told the client to wait.
+        """Whether nothing was received or sent for so long, and the client was not told to wait.
 
         Who has a request under way is not idle, but who does not take the answers of those before it is.
         """
@@ -434,7 +434,7 @@ class Connection:
 
 
 def _foreign(start: memoryview, size: int, most_bytes: int) -> str:
-    """What the client may speak, if what it sent is no frame: often it only has another protocol configured."""
+    """What protocol the client may speak, if what it sent is no frame: often the wrong one is configured."""
     text = bytes(start)
     if text[:2] == TLS_HANDSHAKE:
         return "the client speaks TLS, and this port does not; its security.protocol should be PLAINTEXT"
@@ -444,7 +444,7 @@ def _foreign(start: memoryview, size: int, most_bytes: int) -> str:
 
 
 def _read(part: Any) -> Any:
-    """The bytes of a range; the range itself if they cannot be had, for its sending will tell why."""
+    """The bytes of a range of a file. If they cannot be read, the range itself: sending it tells why."""
     try:
         data = part.read()
     except OSError:

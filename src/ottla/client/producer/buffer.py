@@ -24,7 +24,7 @@ _buffers: weakref.WeakSet[Buffer] = weakref.WeakSet()
 class Buffer:
     """Holds at most about `limit_bytes` that are not acknowledged. `lock` guards it and the chunks that are filled.
 
-    What is counted is whole chunks, when they are closed: a caller who fills one does next to nothing.
+    Whole chunks are counted, when they are closed, so that adding a record costs next to nothing.
     """
 
     def __init__(
@@ -37,8 +37,8 @@ class Buffer:
         self._stamps_each = stamps_each
         self.lock = threading.Lock()
         self.filling: dict[str, Chunk] = {}
-        """By topic, the chunk that is filled. Its owner may go on with it, without the lock. When another thread comes,
-        it is closed, so that records are in the order of the calls, whoever made them."""
+        """By topic, the chunk that is being filled. Its owner fills it without the lock. When another thread sends to
+        the topic, the chunk is closed, so that records stay in the order of the calls."""
         self.used_bytes = 0
         self._notify: Callable[[], None] | None = None
         """Tells the sender that there is something to do; None while there is no sender."""
@@ -96,7 +96,7 @@ class Buffer:
             if chunk is None and self.has_room:
                 chunk = self.filling[topic] = Chunk(topic, self.lock, time.monotonic())
                 chunk.owner = owner
-                # What is not closed is not counted: with many topics it has to be less of each.
+                # Open chunks are not counted, so with many topics each of them must be smaller.
                 chunk.limit_bytes = min(self._chunk_bytes, self.limit_bytes // (2 * len(self.filling)))
                 chunk.stamps_each = self._stamps_each
                 chunk.timestamp_ms = time.time_ns() // 1_000_000
@@ -105,7 +105,7 @@ class Buffer:
             return chunk
 
     def close(self, chunk: Chunk) -> None:
-        """It is full. Somebody else may have found that, too."""
+        """It is full. Another thread may have closed it already."""
         with self.lock:
             if not chunk.is_closed:
                 self._close(chunk)
@@ -203,7 +203,7 @@ class Buffer:
 
 
 def _again(refusal: Exception) -> Exception:
-    """An object of its own for each who is refused: tracebacks are not to be shared."""
+    """A new object for each caller, so that no traceback is shared."""
     return refusal.again() if isinstance(refusal, ClientError) else type(refusal)(*refusal.args)
 
 

@@ -77,12 +77,12 @@ class Copied(NamedTuple):
 
 
 class Chunk:
-    """Filled with records or given as columns, then closed, and from then on the sender's.
+    """Filled with records, or made of columns. When it is closed, it belongs to the sender.
 
-    One thread fills it, without a lock, and looks at `is_closed` after each record: if it finds it closed, it finds
-    out under the lock whether the record still came in. What is kept of a record is its value alone, if it has
-    nothing else: objects that the garbage collector looks at, again and again, would cost more than all the rest.
-    A column that no record has is None, and `timestamp_ms` is every record's where `timestamps` are None.
+    One thread fills it without a lock, and looks at `is_closed` after each record. If the chunk was closed, the thread
+    takes the lock and finds out whether the record was still taken. Of a record that is only a value, only the value is
+    kept: an object for each record would cost more than everything else, because the garbage collector looks at it
+    again and again. A column that no record has is None. Where `timestamps` is None, `timestamp_ms` is that of all.
     """
 
     __slots__ = (
@@ -99,7 +99,7 @@ class Chunk:
         self.owner = 0
         """The thread that fills it."""
         self.sender_thread = 0
-        """The one that brings answers: whoever waits for one there waits for ever."""
+        """The thread that handles answers: to wait for an answer on it would be to wait for ever."""
         self.records: list[bytes | Whole | None] = []
         self.has_more = False
         """Whether a record has more than a value."""
@@ -108,7 +108,7 @@ class Chunk:
         self.stamps_each = False
         """Whether a record without a timestamp gets the time of its own call, in place of the chunk's."""
         self.copied: Copied | None = None
-        """What stands in place of its columns; the values are as many, and say nothing."""
+        """A whole batch in place of columns. `values` only tells how many records it has."""
         self.values: Column = []
         self.keys: Column | None = None
         self.headers: list[Headers] | None = None
@@ -116,11 +116,11 @@ class Chunk:
         self.timestamps: list[int] | None = None
         self.timestamp_ms = 0
         self.size_bytes = 0
-        """How large it is, about, once it is closed: what it takes of the buffer, and gives back."""
+        """About how large it is, once it is closed: what it takes of the buffer."""
         self.filled_bytes = 0
         """Counted before each record, so that no record of a closed chunk is left out."""
         self.ends: array[int] | None = None
-        """How large the records are, about, from the first to each of them; None until it is known."""
+        """About how large the records up to each one are together; None until that is known."""
         self.count = 0
         self.undecided = 0
         self.pieces: list[Piece] = []
@@ -143,7 +143,7 @@ class Chunk:
         self.size_bytes = self.filled_bytes
 
     def unpack(self) -> None:
-        """Records become columns, once. The list of records stays: its filler may still be about to look at it."""
+        """Make columns of the records, once. The list of records stays: the thread that filled it may look again."""
         if self.values:
             return
         records = self.records[: self.count]
@@ -208,7 +208,7 @@ class Chunk:
             except Exception:  # a callback's mistake, or a waiter whose event loop is closed
                 _logger.exception("a callback on the delivery of a record to topic %s failed", self.topic)
             except BaseException as error:
-                # It ends the loop, as it wants to, when the others are told: not in the middle of an answer.
+                # It is to end the loop, but not in the middle of an answer: the others are told first.
                 asyncio.get_running_loop().call_soon(_raise, error)
 
     def _call_back(self, index: int) -> None:
@@ -216,10 +216,10 @@ class Chunk:
         self.callbacks.pop(index)(self.delivery(index))
 
     def _let_go(self) -> None:
-        """What was sent is not kept for those who only keep the answer."""
+        """Free the records: those who keep the chunk only want to know what became of it."""
         self.values = []
         self.keys = self.headers = self.partitions = self.ends = self.copied = None
-        # As many as before: who comes late must find that it is.
+        # As many as before: a thread that comes late must see that it is too late.
         self.records[:] = [None] * len(self.records)
 
     def fail(self, error: ClientError) -> None:
@@ -241,7 +241,7 @@ class Chunk:
         return sum(index not in self.observed for index in indexes)
 
     def let_go_of(self, piece: Piece) -> None:
-        """Its records go to other batches. Another thread may look through the pieces: it has a list that stays."""
+        """Its records go to other batches. The list is replaced, not changed: another thread may be reading it."""
         self.pieces = [one for one in self.pieces if one is not piece]
 
     def find(self, index: int) -> tuple[Batch, int] | None:
@@ -300,7 +300,7 @@ class Chunk:
             return True
 
     def take_back_call(self, index: int, fire: Callable[[], object]) -> None:
-        """Whoever waited has stopped waiting. Unless it is decided, nobody was told."""
+        """Whoever waited has stopped waiting, and was not told."""
         with self.lock:
             if (index, fire) in self.waiters:
                 self.waiters.remove((index, fire))
