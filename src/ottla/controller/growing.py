@@ -130,7 +130,7 @@ class GrowthReports:
 
 
 def is_current(cluster: Cluster, report: Report) -> bool:
-    """Whether it comes from who leads the partition now."""
+    """Whether it comes from the present leader of the partition."""
     state = cluster.state(report.name, report.partition)
     return state is not None and state.leader_epoch == report.leader_epoch and state.leader_id != NOBODY
 

@@ -20,7 +20,7 @@ MOST_BYTES = 1_048_588  # max.message.bytes, unless the topic has another
 
 
 class Reply:
-    """The way back to who asked: now, in a later operation, or as a refusal if the coordinator goes away.
+    """Sends the answer to a request: now, in a later operation, or a refusal if the coordinator goes away.
 
     An answer is a response, or what the one who asked makes a response of.
     """

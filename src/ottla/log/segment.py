@@ -144,7 +144,7 @@ class Segment:
             self._note_open()
 
     def _note_open(self) -> None:
-        """Let go of the file that was opened first, where there are too many. Who reads it again opens it again."""
+        """Close the file that was opened first, if too many are open. The next read opens it again."""
         _open.append(self)
         if len(_open) > MOST_OPEN:
             with suppress(IndexError):  # brokers on other threads of a test have the same row
@@ -363,7 +363,7 @@ class Segment:
         self._has_suffix(suffix)
 
     def mark_deleted(self) -> None:
-        """Take the files away from who opens the log. On a full disk, where a longer name may find no room, they go."""
+        """Rename the files, so that opening the log ignores them. If a full disk has no room for that, remove them."""
         for kind in (LOG, *INDEXES):  # without the first, the others do not count
             path = self.path(kind)
             try:

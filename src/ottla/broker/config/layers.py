@@ -66,7 +66,7 @@ class BrokerSettings:
             watcher()
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Have it called when others hold. Who asks for a setting each time need not be told."""
+        """Call it when settings have changed. Code that reads a setting each time does not need that."""
         self._watchers.append(changed)
 
     def check_dynamic(self, of_cluster: Mapping[str, str], of_broker: Mapping[str, str]) -> None:

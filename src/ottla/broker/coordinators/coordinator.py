@@ -224,7 +224,7 @@ class Coordinator(Generic[M]):
         return shard
 
     def _drop_deleted(self, topic: str) -> None:
-        """Who waits for a machine whose log is gone waits in vain."""
+        """A machine whose log is gone answers nobody any more: unload it."""
         if topic == self.topic:
             for index, (partition, _) in list(self._resting.items()):
                 if self.broker.topics.partition(topic, index) is not partition:

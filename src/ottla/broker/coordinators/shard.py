@@ -302,7 +302,7 @@ class Shard(Generic[M]):
 
 
 def _refusal(failure: LogError) -> ErrorCode:
-    """What to say to who asked for something that could not be written."""
+    """The code for a client whose request could not be written."""
     if isinstance(failure, StorageFailed) or failure.code in PASSING:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE  # another one may be found, or this one again later
     if failure.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:

@@ -130,7 +130,7 @@ class Transactions(Coordinator[TransactionMachine]):
         adds: bool,
         done: Callable[[PartitionCodes], None],
     ) -> None:
-        """The same where this broker was asked as the coordinator: if it is not, who asked looks for another."""
+        """The same for a broker that takes this one for the coordinator. If it is not, nobody else is asked."""
         config = self.broker.settings.config
         wait_ms = min(config.add_partitions_to_txn_retry_backoff_max_ms, config.request_timeout_ms) if adds else 0
         until = self.broker.loop.now() + wait_ms / 1000

@@ -62,7 +62,7 @@ def handle(broker: Broker, request: FetchRequest, context: Context) -> FetchResp
 
 
 def _handle_many(fetch: Fetch) -> Steps:
-    """The same for so many partitions that others have to be let in between, who may write to them."""
+    """The same for very many partitions, in steps. Others may write to the partitions between two steps."""
     fetch.park()
     while True:
         fetch.is_looking, fetch.has_moved = True, False
@@ -254,7 +254,7 @@ class Fetch:
             quotas.refund(CONSUMER_BYTE_RATE, client_id, self._found_bytes, self._broker.steady_ms())
             return FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id, responses=[])
         self._broker.metrics.fetched_bytes += self._found_bytes
-        # One batch can be more than the quota ever lets through; it goes to who has had nothing for a while.
+        # One batch can be more than the quota ever allows. A client that got nothing for a while gets it all the same.
         response = FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id, responses=self._topics())
         if self._has_news and self._context.version >= FIRST_VERSION_WITH_LEADER:
             self._hint(response)

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (23), versions 2 to 4: where a leader epoch ended, for who must find a common past."""
+"""OffsetForLeaderEpoch (23), versions 2 to 4: where a leader epoch ended, so that a log can be compared."""
 
 from __future__ import annotations
 

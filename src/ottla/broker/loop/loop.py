@@ -269,7 +269,7 @@ class Loop:
                 self._call(callback)
 
     def run_until(self, is_done: Callable[[], bool]) -> None:
-        """Serve until something is the case: for who starts and stops a broker."""
+        """Serve until the condition holds: for starting and stopping a broker."""
         while not is_done():
             self.run_once()
 

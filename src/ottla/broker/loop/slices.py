@@ -313,7 +313,7 @@ def finished(steps: Steps) -> Any:
 
 
 def run_to_end(loop: Loop, steps: Steps) -> Any:
-    """The result of work, with rounds of a loop that nobody else runs: for who starts or stops a broker."""
+    """Run work to its end on a loop that nobody else runs, as when a broker starts or stops. Its result."""
     ended: list[tuple[Any, Exception | None]] = []
     Slices(loop).start(steps, lambda result, failure: ended.append((result, failure)))
     loop.run_until(lambda: bool(ended))

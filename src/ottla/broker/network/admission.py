@@ -11,7 +11,7 @@ NO_LIMIT = 2**31 - 1
 
 
 class Admission:
-    """The limits of all listeners together. Who entered must leave, whatever becomes of the connection."""
+    """The limits of all listeners together. Each connection that entered must leave, however it ends."""
 
     def __init__(
         self, max_connections: int = NO_LIMIT, max_connections_per_ip: int = NO_LIMIT, quotas: Quotas | None = None

@@ -402,7 +402,7 @@ class Peer:
             self._timer = None
 
     def close(self, reason: str = "the broker stops") -> None:
-        """End for good. Who waits for an answer is told that there will be none."""
+        """End for good. Everybody who waits for an answer is told that there will be none."""
         if self.state is PeerState.CLOSED:
             return
         self._end_reason = reason

@@ -77,7 +77,7 @@ class Rate:
 
 
 class TokenBucket:
-    """Fills by so many tokens a second up to a burst. Who takes more than there are leaves a debt behind."""
+    """Fills by so many tokens a second up to a burst. Taking more than there are leaves a debt."""
 
     __slots__ = ("_burst_seconds", "_filled_ms", "_tokens")
 
@@ -250,7 +250,7 @@ class Quotas:
 
 
 def _entities(client: str, user: str) -> Iterator[tuple[Entity, Entity]]:
-    """Whose quotas may hold for a client, the strongest first, each with who shares it."""
+    """The quotas that may hold for a client, the most specific first, each with those who share it."""
     both: Entity = ((CLIENT_ID, client), (USER, user))
     yield both, both
     yield ((CLIENT_ID, None), (USER, user)), both

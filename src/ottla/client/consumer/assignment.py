@@ -200,7 +200,7 @@ class Assignment:
         return self._positions.get(place.topic_partition) is place
 
     async def _located_by(self, assigned: Iterable[TopicPartition], deadline: float | None) -> bool:
-        """Find where they begin, for who is told of them may ask. False if there was no time for that now.
+        """Find their positions, because a user who is told of them may ask. False if there was no time for that now.
 
         Not for ever: one may be of a topic that is gone, and only the next change says so.
         """

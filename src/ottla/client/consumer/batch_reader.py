@@ -1,4 +1,4 @@
-"""Reads batches as bytes, of any partitions of any topics: for who moves records on without looking at them."""
+"""Reads batches as bytes, of any partitions of any topics: for programs that pass records on without reading them."""
 
 from __future__ import annotations
 

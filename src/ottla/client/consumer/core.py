@@ -288,7 +288,7 @@ class ConsumerCore:
 
     def _ready(self) -> list[Entry]:
         """What can be handed out, of all partitions: half of the buffer at most, so that the other half can be filled
-        meanwhile. Who did not get his turn comes first the next time."""
+        meanwhile. A partition that had no turn comes first the next time."""
         found = [entry for place in self.positions.values() if (entry := place.peek()) is not None]
         most_bytes = self._options.buffer_bytes // 2
         if sum(entry.data.size_bytes for entry in found) <= most_bytes:

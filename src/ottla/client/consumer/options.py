@@ -81,7 +81,7 @@ def told_of(listeners: Listeners, change: Change) -> Iterator[tuple[Told, list[T
     """Who is to be told, and of what."""
     pairs = (
         (listeners.on_revoked, change.revoked),
-        # Who does not tell the two apart wants to know of both.
+        # A listener that does not distinguish the two is told of both.
         (listeners.on_lost or listeners.on_revoked, change.lost),
         (listeners.on_assigned, change.assigned),
     )

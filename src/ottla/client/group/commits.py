@@ -31,7 +31,7 @@ _NO_OFFSET = -1
 
 
 TopicIds: TypeAlias = Mapping[str, bytes]
-"""Of topics by name. Who names a topic by its id means that one, and not the next one of its name."""
+"""By name. A commit with an id is for that topic, and not for a later one of the same name."""
 
 
 async def ask_to_commit(

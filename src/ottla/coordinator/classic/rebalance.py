@@ -55,7 +55,7 @@ def complete_if_all_joined(operation: Operation, group: ClassicGroup) -> None:
 
 
 def join_time_over(operation: Operation, group: ClassicGroup, settings: GroupSettings) -> None:
-    """Who has not joined by now is too late; only a group that was empty and still grows waits longer."""
+    """Members that have not joined by now are too late. Only a group that was empty and still grows waits longer."""
     if group.state is not ClassicState.PREPARING:
         return
     wait = group.first_wait
@@ -160,7 +160,7 @@ def refused_sync(code: ErrorCode) -> SyncGroupResponse:
 
 
 def sync_time_over(operation: Operation, group: ClassicGroup, settings: GroupSettings) -> None:
-    """Who has not fetched its assignment by now is taken out."""
+    """Members that have not fetched their assignment by now are taken out."""
     if group.state not in (ClassicState.COMPLETING, ClassicState.STABLE) or not group.pending_sync_members:
         return
     for member_id in list(group.pending_sync_members):

@@ -130,7 +130,7 @@ def _without(held: HeldPartitions | None, computed: dict[str, Partitions]) -> di
 
 
 class _Computation:
-    """A target on its way, one event after the other. Who is gone by then is passed over."""
+    """A target on its way, one event after the other. Members that are gone by then are passed over."""
 
     def __init__(
         self,

@@ -50,7 +50,7 @@ class TransactionSettings:
 
 
 class Identity(NamedTuple):
-    """The answer to who begins or ends a transaction: whom it goes on as."""
+    """The answer to a producer that begins or ends a transaction: the id and epoch to go on with."""
 
     code: ErrorCode
     producer_id: int = NO_ID
@@ -166,7 +166,7 @@ class TransactionMachine:
     def _next_producer(
         self, transaction: Transaction, expected: tuple[int, int] | None
     ) -> tuple[tuple[int, int], int] | None:
-        """Id and epoch for who asks, and the epoch it had; None if another one has come since."""
+        """Id and epoch for the producer that asks, and the epoch it had; None if another one has come since."""
         epoch = transaction.producer_epoch
         previous_epoch = NO_EPOCH if expected is None else epoch
         if expected is not None and epoch not in (NO_EPOCH, expected[1]):
