@@ -173,7 +173,7 @@ class ClassicGroup(Group):
 
     def keep_alive(self, operation: Operation, member_id: str) -> None:
         """A commit is a sign of life, too."""
-        member = self.members.get(member_id)
+        member = self.current.members.get(member_id)
         if member is not None:
             self.watch(operation, member)
 
