@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.client import EARLIEST, ClientOptions, Resource, ResourceKind, TopicPartition, aio
+from ottla.client import EARLIEST, ClientOptions, Resource, ResourceKind, ServerError, TopicPartition, aio
 from ottla.testing.world import World
 
 OPTIONS = ClientOptions(request_timeout_ms=2_000, retry_timeout_ms=20_000)
@@ -69,3 +69,21 @@ def test_whichever_answer_is_lost_or_whether_the_broker_is_away(name: str) -> No
                 await READS[name](admin)
 
         world.run(ask_one_that_crashes(), most_seconds=100)
+
+
+def test_a_group_whose_deletion_was_not_answered_is_deleted_all_the_same() -> None:
+    with World() as world:
+        world.create_topic("t")
+        world.run(fill(world))
+
+        async def main() -> None:
+            async with aio.Admin(world.bootstrap, OPTIONS) as admin:
+                await admin.alter_group_offsets("doomed", {TopicPartition("t", 0): 1})
+                lost = world.faults.lose_answer("DeleteGroups")
+                assert await admin.delete_groups(["doomed"]) == ["doomed"]
+                assert lost.count == 1
+                with pytest.raises(ServerError) as refused:
+                    await admin.delete_groups(["doomed"])
+                assert refused.value.name == "GROUP_ID_NOT_FOUND"
+
+        world.run(main(), most_seconds=100)

@@ -371,3 +371,31 @@ def test_a_consumer_may_be_closed_by_its_own_callback(ottla: LocalBroker) -> Non
         consumer.poll(100)
     consumer.close()
     assert told == ["revoked"]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda at: aio.Admin(at),
+        lambda at: aio.Producer(at),
+        lambda at: aio.Consumer(at, "t", group="g"),
+        lambda at: aio.Reader(at, "t"),
+        lambda at: aio.BatchReader(at),
+    ],
+)
+def test_open_takes_no_longer_than_it_may_and_may_be_called_again(made: Callable[[str], Any]) -> None:
+    with World() as world:
+        world.create_topic("t")
+        world.faults.silence("Metadata")
+
+        async def main() -> None:
+            client = made(world.bootstrap)
+            started = world.now()
+            with pytest.raises(TimeoutError):
+                await client.open(0.5)
+            assert world.now() - started < 1
+            assert await client.open(5) is client
+            await client.close()
+
+        world.run(main(), most_seconds=60)
+        assert world.leftovers() == []

@@ -8,7 +8,14 @@ from typing import Any, NamedTuple, TypeVar
 
 from ottla.client.admin.types import GroupDescription, GroupLag, GroupListing
 from ottla.client.consumer.visible_count import Advance, count_visible
-from ottla.client.errors import ServerError, UnknownTopicOrPartition, UnsupportedByBroker, all_or_error, raise_for
+from ottla.client.errors import (
+    ClientError,
+    ServerError,
+    UnknownTopicOrPartition,
+    UnsupportedByBroker,
+    all_or_error,
+    raise_for,
+)
 from ottla.client.group.assignors import by_topic
 from ottla.client.group.commits import LAST_VERSION_BY_NAME, commit_request, fetch_committed
 from ottla.client.group.coordinator import Coordinator, CoordinatorKind
@@ -74,12 +81,23 @@ class GroupAdmin:
         return await _each(self._delete_group(group_id) for group_id in group_ids)
 
     async def _delete_group(self, group_id: str) -> str:
+        """A group that is not there, after an answer was lost, is one that was deleted."""
         coordinator = self._coordinator(group_id)
         request = DeleteGroupsRequest(groups_names=[group_id])
-        answer = await coordinator.ask_patiently(
-            request, DeleteGroupsResponse, lambda answer: answer.results[0].error_code
-        )
-        raise_for(answer.results[0].error_code, about=coordinator.about)
+        is_lost = False
+
+        async def attempt() -> None:
+            nonlocal is_lost
+            try:
+                answer = await coordinator.ask(request, DeleteGroupsResponse)
+            except ClientError:
+                is_lost = True
+                raise
+            error = coordinator.error(next((row.error_code for row in answer.results), ErrorCode.UNKNOWN_SERVER_ERROR))
+            if error is not None and not (is_lost and error.code == ErrorCode.GROUP_ID_NOT_FOUND):
+                raise error
+
+        await self._cluster.retry(attempt)
         return group_id
 
     # Offsets.

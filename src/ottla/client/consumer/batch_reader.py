@@ -82,9 +82,10 @@ class BatchReader:
         self._woken = asyncio.Event()
         self._learner: TopicLearner | None = None
 
-    async def open(self) -> Self:
-        """Connects; `with` does the same."""
-        await self._cluster.open()
+    async def open(self, timeout_seconds: float | None = None) -> Self:
+        """Connects. TimeoutError if that takes longer; `async with` does the same, and closes in the end."""
+        async with asyncio.timeout(timeout_seconds):
+            await self._cluster.open()
         self._learner = TopicLearner(self._cluster, Learned(self._learned, self._not_learned), creates=False)
         return self
 

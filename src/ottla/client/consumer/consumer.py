@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
@@ -104,9 +105,11 @@ class Consumer:
             ),
         )  # fmt: skip
 
-    async def open(self) -> Self:
-        """Connects, and joins the group; `with` does the same."""
-        await self.core.open()
+    async def open(self, timeout_seconds: float | None = None) -> Self:
+        """Connects, and joins the group. TimeoutError if connecting takes longer; `async with` does the same, and
+        closes in the end."""
+        async with asyncio.timeout(timeout_seconds):
+            await self.core.open()
         return self
 
     async def __aenter__(self) -> Self:

@@ -103,9 +103,10 @@ class Reader:
         self._ready: deque[Fetched] = deque()
         self._patience: Patience | None = None
 
-    async def open(self) -> Self:
-        """Connects; `with` does the same."""
-        await self._cluster.open()
+    async def open(self, timeout_seconds: float | None = None) -> Self:
+        """Connects. TimeoutError if that takes longer; `async with` does the same, and closes in the end."""
+        async with asyncio.timeout(timeout_seconds):
+            await self._cluster.open()
         return self
 
     async def __aenter__(self) -> Self:
