@@ -273,7 +273,7 @@ class TransactionModel(RuleBasedStateMachine):
             return
         if producers.is_replaced(*write.producer):
             raise InvalidProducerEpoch
-        producers.note_asked(header, 1000)
+        producers.note_asked(header, 1000, epoch_rises=write.session.version == VERSION_2)
         name = "t", write.partition
         transactional_id = write.session.transactional_id
         if write.session.version == VERSION_2:

@@ -157,6 +157,18 @@ def test_a_refusal_is_not_remembered_for_ever(forget: str) -> None:
         producers.check(transactional(0), Origin.CLIENT)
 
 
+def test_the_late_end_of_the_transaction_before_ends_nothing_that_is_asked_about() -> None:
+    """In version 2 a marker has the epoch of the next transaction, which may have begun when it is written."""
+    producers = Producers()
+    producers.appended(transactional(0, epoch=1), 0)
+    producers.note_asked(transactional(0, epoch=2), 1000, epoch_rises=True)
+    producers.marked(transactional(-1, epoch=2), 1, COMMIT)
+    assert producers.is_admitted(7, 2)
+    producers.marked(transactional(-1, epoch=3), 2, ABORT)
+    assert not producers.is_admitted(7, 2)
+    assert producers.is_replaced(7, 2)
+
+
 def test_a_partition_takes_part_from_the_first_batch_to_the_marker() -> None:
     producers = Producers()
     assert not producers.takes_part(7, 0)

@@ -75,6 +75,7 @@ class Asked(NamedTuple):
     epoch: int
     lowest_sequence: int  # of the batches that had to wait for the answer, or were refused by it
     timestamp: int
+    epoch_rises: bool  # with each transaction: a marker of this epoch ends the one before
 
 
 class Unwritten(NamedTuple):
@@ -144,9 +145,10 @@ class Producers:
         producer = self.by_id.get(producer_id)
         return producer is not None and epoch < producer.epoch
 
-    def note_asked(self, header: BatchHeader, now_ms: int) -> Callable[[], None]:
+    def note_asked(self, header: BatchHeader, now_ms: int, *, epoch_rises: bool = False) -> Callable[[], None]:
         """The coordinator is asked about a batch. If it refuses, those behind it must not be taken in its place.
 
+        `epoch_rises`: with the end of each of its transactions, as version 2 has it.
         The call that is returned takes this back: for a producer that the coordinator does not know, or has replaced.
         """
         producer_id = header.producer_id
@@ -156,7 +158,7 @@ class Producers:
             return lambda: None  # one that was replaced asks, and what its successor has to keep to stays
         if asked is not None and asked.epoch == header.producer_epoch:
             lowest_sequence = min(lowest_sequence, asked.lowest_sequence)
-        noted = self._asked[producer_id] = Asked(header.producer_epoch, lowest_sequence, now_ms)
+        noted = self._asked[producer_id] = Asked(header.producer_epoch, lowest_sequence, now_ms, epoch_rises)
 
         def take_back() -> None:
             if self._asked.get(producer_id) is noted:
@@ -296,7 +298,9 @@ class Producers:
         producer = self._known(header.producer_id, header.producer_epoch)
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.last_timestamp = header.max_timestamp
-        self._asked.pop(header.producer_id, None)
+        asked = self._asked.get(header.producer_id)
+        if asked is not None and not (asked.epoch_rises and header.producer_epoch <= asked.epoch):
+            del self._asked[header.producer_id]
         self._unwritten.pop(header.producer_id, None)
         first_offset = producer.transaction_start
         if first_offset is None:

@@ -137,7 +137,7 @@ class _Admission:
                 self._request.transactional_id or "",
                 (header.producer_id, header.producer_epoch),
                 newcomers,
-                adds=self._context.version >= FIRST_VERSION_WITH_TRANSACTIONS_2,
+                adds=self._is_version_2,
                 done=self._answered,
             )
         if not self._is_unanswered:
@@ -154,9 +154,15 @@ class _Admission:
                 self._refusals[_name(partition)] = ApiError(ErrorCode.INVALID_PRODUCER_EPOCH)
             elif not producers.takes_part(header.producer_id, header.producer_epoch) and self._asks:
                 name = _name(partition)
-                self._take_back[name] = producers.note_asked(header, self._broker.clock_ms())
+                self._take_back[name] = producers.note_asked(
+                    header, self._broker.clock_ms(), epoch_rises=self._is_version_2
+                )
                 newcomers.append(name)
         return newcomers
+
+    @property
+    def _is_version_2(self) -> bool:
+        return self._context.version >= FIRST_VERSION_WITH_TRANSACTIONS_2
 
     @property
     def _asks(self) -> bool:
