@@ -418,7 +418,8 @@ class ConsumerContract:
     ) -> None:
         use_transactions(monkeypatch, version)
         topic = make_topic(bootstrap, 3)
-        with Producer(bootstrap, transactional_id=new_name(), batch_bytes=500) as producer:
+        # What does not fill a batch stays with the producer until the end of its transaction.
+        with Producer(bootstrap, transactional_id=new_name(), batch_bytes=500, linger_ms=60_000) as producer:
             for number in range(4):
                 sent: list[Sent] = []
                 with suppress(Stop), producer.transaction():
