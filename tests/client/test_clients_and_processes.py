@@ -15,6 +15,7 @@ import pytest
 import ottla.client
 import ottla.testing
 from ottla.client import Admin, Consumer, DeliveryFailed, Producer, Reader, aio
+from ottla.testing import LocalBroker
 
 Reads = partial(Reader, topic="t")
 Subscribes = partial(Consumer, topics="t", group="g")
@@ -162,3 +163,16 @@ def test_what_was_not_written_is_said_at_the_end_of_with() -> None:
         producer.send("t", b"x")
         with pytest.raises(DeliveryFailed):
             producer.close(10)
+
+
+@pytest.mark.parametrize("name", ["Producer", "Consumer"])
+@pytest.mark.ottla(topics={"t": 1})
+def test_the_first_record_waits_for_nothing_to_be_imported(ottla: LocalBroker, name: str) -> None:
+    program = f"""
+import sys
+from ottla.client import {name}
+assert "crc32c" not in sys.modules
+with {name}({ottla.bootstrap!r}):
+    assert "crc32c" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -30,6 +30,7 @@ from ottla.client.log import logger
 from ottla.client.network.cluster import ClientOptions, Cluster
 from ottla.client.network.connection import Connection
 from ottla.client.offsets import Position, find_offsets
+from ottla.records import checksum
 
 DEFAULT_WAIT_MS = 500
 AT_MOST_ONCE_RECORDS = 500
@@ -73,6 +74,7 @@ class ConsumerCore:
             self._begin()
 
     def _begin(self) -> None:
+        checksum.prepare()
         options = self._options
         self._loop = asyncio.get_running_loop()
         self._polled_at = self.now()
@@ -308,7 +310,7 @@ class ConsumerCore:
         if self._committing is None:
             entries = self._ready()
             for entry in entries:
-                entry.end = entry.data.sound(entry.start, AT_MOST_ONCE_RECORDS).next_offset
+                entry.end = entry.place.ahead = entry.data.sound(entry.start, AT_MOST_ONCE_RECORDS).next_offset
             if self._options.group is None or not entries:
                 return entries
             offsets = {
@@ -316,8 +318,6 @@ class ConsumerCore:
                 for entry in entries
                 if entry.end is not None and entry.end > entry.start
             }
-            for entry in entries:
-                entry.place.ahead = entry.end or NOWHERE
             task = asyncio.create_task(self._committer.commit(offsets))
             task.add_done_callback(lambda one: one.cancelled() or one.exception())  # perhaps nobody will ask
             self._committing = task, entries

@@ -32,6 +32,7 @@ from ottla.client.producer.sending import Sending, check_topic, too_large
 from ottla.client.producer.statistics import Counts, ProducerStatistics
 from ottla.client.producer.transaction import Transaction, TransactionManager
 from ottla.client.serde.binding import Serializer, Serializers
+from ottla.records import checksum
 from ottla.records.batch import CorruptBatch, check_batch
 from ottla.records.build import may_be_copied
 from ottla.records.compression import NAMES, NONE, codec_number, compress
@@ -183,6 +184,7 @@ class Producer(Sending):
 
     async def _begin(self) -> None:
         await self._cluster.open()
+        checksum.prepare()
         encoding = Encoding(self._codec, self._level, self._transactions is not None)
         produce = Produce(self._cluster, self._acks, encoding, BufferPool())
         sender = self._sender = Sender(
