@@ -390,6 +390,20 @@ def test_a_log_that_went_another_way_is_cut(world: World) -> None:
     world.assert_equal()
 
 
+def test_one_that_has_cut_its_log_is_told_the_high_watermark_though_nothing_is_written(world: World) -> None:
+    """It had a record that is committed, and did not know that: a killed one forgets its high watermark."""
+    world.lead()
+    world.produce(0, b"a")
+    world.run(0.1)
+    follower = world.followers[0]
+    follower.log.append(batch := build_batch([b"of nobody"] * 2, timestamp=1), read_header(batch), 1, 1)
+    follower.machine.copied(follower.log.end_offset, 0)
+    follower.machine.high_watermark = 0
+    world.lead(epoch=2, partition_epoch=1)
+    world.run(1.0)
+    world.assert_equal()
+
+
 def test_a_follower_that_is_before_the_leaders_start_begins_anew(world: World) -> None:
     leader = world.leaders[0]
     leader.apply(leader_id=LEADER, leader_epoch=0, partition_epoch=0, replicas=[LEADER], in_sync=[LEADER], now_ms=0)

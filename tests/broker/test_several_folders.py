@@ -212,7 +212,9 @@ def test_a_move_goes_on_after_a_restart(folders: Folders, is_crash: bool) -> Non
     folders.start()
     assert folders.place() == before
     folders.broker.replica_moves.resume()
-    assert (0, True) in folders.described()[target]
+    manager = folders.broker.logs.manager_at(target)
+    assert manager is not None
+    assert list(folders.broker.replica_moves.to(manager)) == [("t", 0)]
     folders.await_move()
     assert (folders.place(), folders.values()) == (target, values)
     folders.write(b"more")

@@ -48,6 +48,33 @@ def test_all_are_killed_and_one_has_lost_its_folder(back_first: int) -> None:
         wait_until(lambda: read(cluster) == VALUES)
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_all_are_killed_and_one_has_an_old_copy_of_its_folder(is_clean: bool, tmp_path: Path) -> None:
+    """As when a disk that was taken out is put in again: what was written since is on the other one."""
+    with ottla.testing.cluster(brokers=3) as cluster:
+        cluster.topic("t", partitions=1)
+        with Producer(cluster.bootstrap) as producer:
+            producer.send("t", VALUES[0]).result()
+        old = cluster.leader("t")
+        folder = Path(cluster.folder, f"broker-{old}")
+        (cluster.stop if is_clean else cluster.kill)(old)
+        shutil.copytree(folder, tmp_path / "copy")
+        cluster.start(old)
+        cluster.wait_until_in_sync()
+        with Producer(cluster.bootstrap) as producer:
+            for value in VALUES[1:]:
+                producer.send("t", value)
+        for node_id in (1, 2, 3):
+            cluster.kill(node_id)
+        shutil.rmtree(folder)
+        shutil.copytree(tmp_path / "copy", folder)
+        for node_id in (old, *({1, 2, 3} - {old})):
+            cluster.start(node_id)
+        cluster.wait_for_leader("t")
+        cluster.wait_until_in_sync()
+        assert read(cluster) == VALUES
+
+
 def test_the_last_one_in_sync_comes_back_empty(capsys: pytest.CaptureFixture[str]) -> None:
     settings = {"min.insync.replicas": 1}
     with ottla.testing.cluster(brokers=3, settings=settings) as cluster:

@@ -110,6 +110,7 @@ class Broker:
             is_cut_off=lambda: self.membership.controller_id < 0,
         )
         self.roles.watch(self._role_changed)
+        self._shares_store = open_store is not None  # or it lies with the data, and is as old as that
         self._open_store = open_store or own_store(folder, survives_power_loss=survives_power_loss)
         self.topics = Topics(self.rounds)
         self.failed_disks = FailedDisks(self)
@@ -147,8 +148,9 @@ class Broker:
     def _join(self) -> None:
         self.logs.take_folder()
         store = self._open_store(self.loop)
-        loss = self.logs.loss(self._boot_id)
-        self.membership = make_membership(self, store, self._change_slices, self._brokers_changed, loss)
+        loss = functools.partial(self.logs.loss, self._boot_id)
+        note = self.logs.note_registration if self._shares_store else lambda _epoch: None
+        self.membership = make_membership(self, store, self._change_slices, self._brokers_changed, loss, note)
         self._is_member = True
         self.membership.start()
 

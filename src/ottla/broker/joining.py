@@ -22,9 +22,14 @@ if TYPE_CHECKING:
 
 
 def make_membership(
-    broker: Broker, store: Store, change_slices: Slices, brokers_changed: Callable[[], None], loss: Loss
+    broker: Broker,
+    store: Store,
+    change_slices: Slices,
+    brokers_changed: Callable[[], None],
+    loss: Callable[[int | None], Loss],
+    note_registration: Callable[[int], None],
 ) -> Membership:
-    """`loss`: what the data of this broker may lack."""
+    """`loss`: what the data of this broker may lack; `note_registration`: has the data know in which it is used."""
     settings = broker.settings
     applier = Applier(
         change_slices,
@@ -46,6 +51,7 @@ def make_membership(
             lambda: broker.brokers.own_node(broker.clock_ms()),
             broker.brokers.inter_broker_listener,
             loss,
+            note_registration,
         ),
         first_broker_config=lambda: _first_broker_config(settings),
         settings=lambda: _election_settings(settings),

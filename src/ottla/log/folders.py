@@ -79,9 +79,13 @@ class LogFolders:
 
     # Opening and closing
 
-    def loss(self, boot_id: str | None) -> Loss:
+    def loss(self, boot_id: str | None, broker_epoch: int | None = None) -> Loss:
         """What may be missing in any of them."""
-        return max((manager.loss(boot_id) for manager in self.sound), default=Loss.NOTHING)
+        return max((manager.loss(boot_id, broker_epoch) for manager in self.sound), default=Loss.NOTHING)
+
+    def note_registration(self, broker_epoch: int) -> None:
+        for manager in self.sound:
+            manager.note_registration(broker_epoch)
 
     def note_boot(self, boot_id: str | None) -> None:
         """From now on the data is as this run of the machine has it: whoever had to know what it may lack knows it."""

@@ -31,6 +31,8 @@ from ottla.wire.uuids import new_uuid
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
 BOOT_ID = ".boot_id"
+REGISTRATIONS = ".registrations"
+MOST_REGISTRATIONS = 8  # of which a later start may find one in the store: the last, if the broker was taken in
 DELETED_FOLDER = "-delete"
 FUTURE_FOLDER = "-future"  # of a copy that was not finished
 _FUTURE_FOLDER = re.compile(rf"(.+)-(\d{{1,10}})\.[0-9a-f]{{32}}{FUTURE_FOLDER}")
@@ -123,9 +125,15 @@ class LogManager:
                 if error.errno not in FULL or not self._make_room():
                     raise
 
-    def loss(self, boot_id: str | None) -> Loss:
-        """What may be missing. `boot_id`: of this run of the machine; None: what the kernel says."""
-        path = self._path(BOOT_ID)
+    def loss(self, boot_id: str | None, broker_epoch: int | None = None) -> Loss:
+        """What may be missing. `boot_id`: of this run of the machine; None: what the kernel says.
+
+        `broker_epoch`: of the registration in which the cluster last knew of this broker. A folder that knows others
+        and not that one is an old one, or a copy: the broker has run with another since.
+        """
+        path, registrations = self._path(BOOT_ID), self._registrations()
+        if broker_epoch is not None and registrations and broker_epoch not in registrations:
+            return Loss.ALL
         if self.files.exists(self._path(CLEAN_SHUTDOWN)):
             return Loss.NOTHING
         if not self.files.exists(path):
@@ -137,6 +145,18 @@ class LogManager:
         current, path = (boot_id or _kernel_boot_id()).encode(), self._path(BOOT_ID)
         if not self.files.exists(path) or self.files.read_all(path) != current:
             self.with_room(lambda: self.files.replace(path, current))
+
+    def note_registration(self, broker_epoch: int) -> None:
+        """The data is that of a broker in this registration: to be called before the cluster can know of it."""
+        known = [each for each in self._registrations() if each != broker_epoch]
+        epochs = [*known, broker_epoch][-MOST_REGISTRATIONS:]
+        data = " ".join(map(str, epochs)).encode()
+        self.with_room(lambda: self.files.replace(self._path(REGISTRATIONS), data))
+
+    def _registrations(self) -> list[int]:
+        path = self._path(REGISTRATIONS)
+        texts = self.files.read_all(path).split() if self.files.exists(path) else []
+        return [int(text) for text in texts if text.isdigit()]
 
     def take_folder(self) -> None:
         """Make the folder if it is missing, and lock it; OSError when another process has it."""

@@ -70,7 +70,10 @@ class Identity(NamedTuple):
     node_id: int
     node: Callable[[], BrokerNode]  # as it is to be registered
     listener: str | None = None  # through which brokers talk to each other; None: the first
-    loss: Loss = Loss.NOTHING  # what it may lack of what it had when it was last here
+    loss: Callable[[int | None], Loss] = lambda _epoch: Loss.NOTHING
+    """What it may lack of what it had when it was last here, in the registration of an epoch; None: it never was."""
+    note_registration: Callable[[int], None] = lambda _epoch: None
+    """Have the data know of a registration, before the cluster does."""
 
 
 class Found(NamedTuple):
@@ -111,14 +114,16 @@ class Membership:
         self._loop = loop
         self._applier = applier
         self._identity = identity
-        self._loss = identity.loss
+        self._loss = Loss.NOTHING
         self._first_broker_config = first_broker_config
         self.settings = settings
         self._session_seconds = session_seconds
         self._slices = Slices(loop)
         self._life: Task | None = None
         self._wakeup = Wakeup(loop)
-        self._registration = Registration(loop, store, identity.node_id, identity.node, identity.listener)
+        self._registration = Registration(
+            loop, store, identity.node_id, identity.node, identity.listener, identity.note_registration
+        )
         self._liveness: Liveness | None = None
         self._balance: Balance | None = None
         self._balance_settings = balance_settings
@@ -187,6 +192,8 @@ class Membership:
     def _live(self) -> Steps:
         self.store.watch(layout.CONTROLLER, self._controller_changed)
         self._registration.watch(self._wakeup.set)
+        last = yield from node_at(self.store, layout.broker_epoch_path(self.node_id))
+        self._loss = self._identity.loss(None if last is None else layout.decode_broker_epoch(last.data))
         pause_seconds = PAUSE_SECONDS
         while True:
             try:

@@ -12,7 +12,17 @@ from ottla.broker.network.listeners import Endpoint
 from ottla.broker.network.peer import Peer, PeerFailure, PeerRefused, PeerSettings
 from ottla.config import ConfigError
 from ottla.controller.layout import BrokerNode, broker_epoch_path, broker_path, decode_broker, encode_broker
-from ottla.controller.store import Create, Delete, Node, NodeExists, NodeMissing, Operation, Store, VersionChanged
+from ottla.controller.store import (
+    Create,
+    Delete,
+    Node,
+    NodeExists,
+    NodeMissing,
+    Operation,
+    Store,
+    StoreError,
+    VersionChanged,
+)
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 
@@ -71,9 +81,18 @@ def controllers_told(loop: Loop, endpoints: Sequence[Endpoint]) -> Generator[Wai
 
 class Registration:
     def __init__(
-        self, loop: Loop, store: Store, node_id: int, node: Callable[[], BrokerNode], listener: str | None
+        self,
+        loop: Loop,
+        store: Store,
+        node_id: int,
+        node: Callable[[], BrokerNode],
+        listener: str | None,
+        note: Callable[[int], None],
     ) -> None:
-        """`node`: what is registered. `listener`: through which brokers talk to each other."""
+        """`node`: what is registered. `listener`: through which brokers talk to each other.
+
+        `note`: is told of each epoch before anybody else can be.
+        """
         self.epoch = -1
         self.is_touched = True  # the node may have changed
         self.was_taken_in = False  # the cluster has known of the broker
@@ -83,6 +102,7 @@ class Registration:
         self._node_id = node_id
         self._node = node
         self._listener = listener
+        self._note = note
         self._path = broker_path(node_id)
 
     def watch(self, touched: Callable[[], None]) -> None:
@@ -104,7 +124,14 @@ class Registration:
     def found(self, node: Node | None) -> None:
         """The node that was made with those."""
         if self.epoch < 0 and node is not None:
-            self.epoch = node.created_in
+            self._become(node.created_in)
+
+    def _become(self, epoch: int) -> None:
+        try:
+            self._note(epoch)
+        except OSError as error:
+            raise StoreError(f"the data folder cannot be written: {error}") from error
+        self.epoch = epoch
 
     def ensure(self) -> Generator[Waiting, None, None]:
         """Have the node there; ConfigError where another broker of this id is."""
@@ -136,7 +163,9 @@ class Registration:
             self.is_touched = True
             return
         made = yield from node_at(self._store, self._path)
-        self.epoch = -1 if made is None else made.created_in
+        self.epoch = -1
+        if made is not None:
+            self._become(made.created_in)
 
     def _replace(self, node: Node) -> Generator[Waiting, None, None]:
         """One of this id is registered: is it there, or has the store not seen yet that it is gone?"""

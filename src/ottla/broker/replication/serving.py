@@ -345,7 +345,8 @@ class ReplicaSession:
             answered_topic(topics, key[0]).partitions.append(data)
             followed = self._followed.get(key)
             if followed is not None:
-                followed.told = data.high_watermark, data.log_start_offset
+                is_heeded = data.diverging_epoch is None  # or it cuts its log, and does nothing else
+                followed.told = (data.high_watermark, data.log_start_offset) if is_heeded else (-1, -1)
         self._found = {}
         session_id = self.session_id if self.is_kept else 0
         return FetchResponse(session_id=session_id, responses=list(topics.values()))
