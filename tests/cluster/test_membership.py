@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.controller import feed
+from ottla.broker.controller.applier import Applier
 from ottla.config import ConfigError
 from ottla.controller import layout
+from ottla.controller.changes import ChangedStates
+from ottla.controller.cluster import Cluster
 from ottla.controller.layout import NOBODY
 from ottla.controller.local_store import LocalStore
 from ottla.controller.memory_nodes import MemoryNodes
@@ -114,6 +117,46 @@ def test_the_last_of_three_goes_on_alone_and_all_come_back(brokers: Brokers) -> 
     brokers.start(1, 2)
     brokers.in_sync()
     assert [state.leader_epoch for state in brokers.states(1)] == epochs
+
+
+def test_who_is_to_decide_opens_its_data_before_the_others_wait_for_it(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brokers.create(1, "t")
+    brokers.in_sync()
+    for node_id in (1, 2, 3):
+        brokers.kill(node_id)
+    opened, found = Applier.open, []
+
+    def note(applier: Applier, cluster: Cluster, *, is_up: bool = True) -> None:
+        found.append("controller" in MemoryNodes(brokers.tree).children(""))
+        opened(applier, cluster, is_up=is_up)
+
+    monkeypatch.setattr(Applier, "open", note)
+    brokers.start(2)
+    assert found == [False]
+    assert brokers[2].membership.is_controller
+    assert all(state.leader_id == 2 for state in brokers.states(2))
+    brokers.start(1, 3)
+    brokers.in_sync()
+
+
+def test_nothing_is_led_before_the_cluster_knows_of_the_new_start(brokers: Brokers) -> None:
+    """Whatever is told meanwhile: it may be the epoch of the last life, which is over."""
+    brokers.create(1, "t", partitions=1)
+    brokers.in_sync()
+    broker, [state] = brokers[2], brokers.states(2)
+    [partition] = broker.topics.by_name["t"].partitions
+    told = state._replace(leader_id=2, leader_epoch=9, partition_epoch=99)
+    broker.membership._applier.takes_roles = False
+    applied: list[object] = []
+    broker.membership._applier.apply([ChangedStates({"t": {0: told}})], lambda *done: applied.append(done))
+    brokers.wait(lambda: bool(applied))
+    assert partition.leader_epoch == state.leader_epoch
+    broker.cluster.states["t"] = [told]
+    broker.membership.view.take_roles(lambda: applied.append(None))
+    brokers.wait(lambda: len(applied) == 2)
+    assert partition.is_leader
 
 
 def test_one_that_was_believed_dead_registers_again_and_leads_in_a_new_epoch(brokers: Brokers) -> None:

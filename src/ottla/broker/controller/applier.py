@@ -79,6 +79,8 @@ class Applier:
         self._node_id = node_id
         self._clock_ms = clock_ms
         self._steady_ms = steady_ms
+        self.takes_roles = False
+        """Whether the cluster knows that this broker was started anew: until then it leads and follows nothing."""
 
     # Starting
 
@@ -93,15 +95,16 @@ class Applier:
         `is_up`: the cluster knows that this broker was started anew. Until then it leads nothing, for what it led
         before, it led in an epoch that is over; and it follows nothing, for it would not count as in sync.
         """
+        self.takes_roles = is_up
         was_enabled = gc.isenabled()
         gc.disable()  # thousands of objects that all stay: looking for garbage among them takes a third of the time
         try:
-            self._open(cluster, is_up)
+            self._open(cluster)
         finally:
             if was_enabled:
                 gc.enable()
 
-    def _open(self, cluster: Cluster, is_up: bool) -> None:
+    def _open(self, cluster: Cluster) -> None:
         configs = {name: self._topic_config(texts) for name, texts in cluster.topic_configs.items()}
         topic_ids = {name: node.topic_id for name, node in cluster.topics.items()}
         self._logs.open(lambda topic: configs.get(topic) or self._topic_config({}), self._clock_ms(), topic_ids)
@@ -111,9 +114,7 @@ class Applier:
             logs = self._opened_logs(name, node, configs[name])
             replicas = {index: self._partition(name, index, node, log) for index, log in logs.items()}
             for index, partition in replicas.items():
-                state = cluster.states[name][index]
-                if is_up:
-                    self._assume(partition, node.replicas[index], state)
+                self._assume(partition, node.replicas[index], cluster.states[name][index])
             self._add_topic(name, node, replicas, cluster.topic_configs[name])
         for entity, quotas in cluster.quotas.items():
             self._quotas.set_limits(entity, quotas)
@@ -312,6 +313,8 @@ class Applier:
 
     def _assume(self, partition: Partition, replicas: Sequence[int], state: PartitionState) -> None:
         """Have a partition lead, follow or do neither."""
+        if not self.takes_roles:
+            return
         is_new = state.partition_epoch > partition.partition_epoch
         if partition.log.epochs.latest > state.leader_epoch and is_new and list(replicas) == [self._node_id]:
             self._mend_epochs(partition, state.leader_epoch)

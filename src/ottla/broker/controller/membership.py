@@ -256,6 +256,8 @@ class Membership:
         `dead`: the node of the one before, where it is still there.
         """
         founding = yield from self._founding()
+        if not (founding or self.view.is_open):
+            yield from self._open_first()
         # In this order: whoever is quicker, before or after, is seen here or by the commit.
         epoch_node = yield from node_at(self.store, layout.CONTROLLER_EPOCH)
         if dead is not None:
@@ -276,6 +278,14 @@ class Membership:
         cluster = yield from Cluster.read_in_steps(nodes)
         cluster.controller_epoch = claimed.office.epoch
         yield from self._decide(cluster, claimed.office)
+
+    def _open_first(self) -> Steps:
+        """Open the data before the others wait for decisions; one broker alone has nobody who does."""
+        nodes = yield from all_nodes(self.store)
+        cluster = yield from Cluster.read_in_steps(nodes)
+        if cluster.brokers.keys() - {self.node_id}:
+            self.view.install(cluster)
+            self.view.open(is_up=False)
 
     def _decide(self, cluster: Cluster, office: Office) -> Steps:
         self._become(MembershipState.CONTROLLING)
@@ -325,8 +335,10 @@ class Membership:
         """Let the cluster know of this broker, which has registered since or decides now."""
 
         def done(_outcomes: Outcomes, failure: Exception | None) -> None:
-            if failure is None:
+            if failure is None and self._is_up:
                 self._now_up()
+            elif failure is None:
+                self.view.take_roles(self._now_up)
 
         controller.submit(lambda: self._up(controller, is_first=is_first), done, is_vital=True)
 

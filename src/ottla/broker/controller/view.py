@@ -97,6 +97,7 @@ class View:
 
     def take_roles(self, done: Callable[[], None]) -> None:
         """The cluster knows of this broker: it leads and follows what it is told to."""
+        self._applier.takes_roles = True
         states = {name: dict(enumerate(states)) for name, states in self.cluster.states.items()}
         self._applier.apply([ChangedStates(states)], lambda _refusals, _failure: done())
 
