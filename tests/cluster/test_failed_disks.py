@@ -118,3 +118,13 @@ def test_the_next_controller_is_told_too_and_nobody_elects_a_failed_replica(brok
     brokers.start(2)
     brokers.in_sync()
     assert not brokers[3].cluster.failing
+
+
+def test_a_disk_that_fails_when_the_broker_registers_again_does_not_keep_it_out(brokers: OnDisks) -> None:
+    brokers.fail()
+    brokers.end_session(2)
+    brokers.wait(lambda: brokers[2].logs.managers[0].failure is not None)
+    sound = [index for index in PARTITIONS if index not in brokers.failed]
+    brokers.wait(lambda: all(2 in brokers.states(brokers.controller_id)[index].in_sync for index in sound))
+    for index in PARTITIONS:
+        brokers.write(index)

@@ -84,8 +84,14 @@ class LogFolders:
         return max((manager.loss(boot_id, broker_epoch) for manager in self.sound), default=Loss.NOTHING)
 
     def note_registration(self, broker_epoch: int) -> None:
+        """Have all of them know of it; a folder whose disk fails is done without, as long as there is another."""
         for manager in self.sound:
-            manager.note_registration(broker_epoch)
+            try:
+                manager.note_registration(broker_epoch)
+            except OSError as error:
+                if not is_lasting(error) or len(self.sound) == 1:
+                    raise
+                manager.fail(error)
 
     def note_boot(self, boot_id: str | None) -> None:
         """From now on the data is as this run of the machine has it: whoever had to know what it may lack knows it."""
