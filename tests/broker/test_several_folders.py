@@ -14,9 +14,11 @@ import pytest
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import Context
 from ottla.broker.handlers import alter_replica_log_dirs, delete_topics, describe_log_dirs, offset_commit
+from ottla.broker.loop import slices
 from ottla.broker.loop.loop import Loop
 from ottla.broker.loop.slices import run_to_end
 from ottla.broker.network.listeners import Endpoint
+from ottla.log import moving
 from ottla.log.files import DiskFiles
 from ottla.log.retention import apply_retention
 from ottla.records.batch import read_header
@@ -198,7 +200,9 @@ def test_a_move_back_ends_the_move(folders: Folders) -> None:
 
 
 @pytest.mark.parametrize("is_crash", [False, True])
-def test_a_move_goes_on_after_a_restart(folders: Folders, is_crash: bool) -> None:
+def test_a_move_goes_on_after_a_restart(folders: Folders, is_crash: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices, "SLICE_SECONDS", 0.0)  # a step a round, of which there are some ninety
+    monkeypatch.setattr(moving, "COPIED_IN_A_STEP_BYTES", 100_000)
     values = [b"%d" % number * 100_000 for number in range(50)]
     folders.write(*values)
     before, target = folders.place(), folders.other()
@@ -209,6 +213,7 @@ def test_a_move_goes_on_after_a_restart(folders: Folders, is_crash: bool) -> Non
         folders.crash()
     else:
         folders.stop()
+    monkeypatch.undo()
     folders.start()
     assert folders.place() == before
     folders.broker.replica_moves.resume()
