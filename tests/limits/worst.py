@@ -426,6 +426,7 @@ def describe_quorum(world: World) -> Asks:
     partitions = [PartitionData(partition_index=index) for index in _indexes(world)]
     for name in ("__cluster_metadata", "wide"):
         yield Ask(DescribeQuorumRequest(topics=[TopicData(topic_name=name, partitions=partitions)]))
+    yield Ask(DescribeQuorumRequest(topics=[TopicData(topic_name=name, partitions=[]) for name in _strangers(world)]))
 
 
 def describe_client_quotas(world: World) -> Asks:

@@ -63,7 +63,9 @@ def handle(broker: Broker, request: FetchRequest, context: Context) -> FetchResp
 
 def _handle_many(fetch: Fetch) -> Steps:
     """The same for very many partitions, in steps. Others may write to the partitions between two steps."""
-    fetch.park()
+    fetch.is_looking = True
+    yield None
+    yield from fetch.parking()
     while True:
         fetch.is_looking, fetch.has_moved = True, False
         yield from fetch.look()
@@ -189,13 +191,20 @@ class Fetch:
 
     def park(self) -> None:
         """Wait on all partitions for more."""
-        for key in self._fetching.wanted:
+        for _ in self.parking():
+            pass
+
+    def parking(self) -> Steps:
+        """The same in steps. Who closes the connection between two of them is waited for no more."""
+        self._timer = self._broker.loop.call_later(self._request.max_wait_ms / 1000, self.finish)
+        self._context.connection.call_when_closed(self.finish)
+        for number, key in enumerate(list(self._fetching.wanted), start=1):
             partition = self._broker.topics.find(key)
             if partition is not None:
                 partition.wait_for_records(self, self._bound)
                 self._waits_for.append(partition)
-        self._timer = self._broker.loop.call_later(self._request.max_wait_ms / 1000, self.finish)
-        self._context.connection.call_when_closed(self.finish)
+            if not number % AT_ONCE:
+                yield None
 
     def advanced(self, partition: Partition, added_bytes: int) -> None:
         """A partition that is waited for has grown, or is no more what it was."""
