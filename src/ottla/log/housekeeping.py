@@ -205,7 +205,8 @@ class Housekeeping:
         yield jobs
         folders = self._manager.due_folders(now_ms)
         for first in range(0, len(folders), LOGS_A_SLICE):
-            yield [partial(self._manager.remove_folders, folders[first : first + LOGS_A_SLICE])]
+            # One by one: a broker that stops waits for the one that is being removed.
+            yield [partial(self._manager.remove_folders, [path]) for path in folders[first : first + LOGS_A_SLICE]]
 
     def checkpoint(self) -> Slices:
         for name in CHECKPOINTS:
