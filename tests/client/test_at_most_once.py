@@ -109,3 +109,22 @@ def test_nor_does_one_while_another_is_on_its_way() -> None:
                 assert (await one.committed([PLACE]))[PLACE].offset == 6
 
         world.run(main(), most_seconds=60)
+
+
+@pytest.mark.parametrize("ends", ["close", "unsubscribe"])
+def test_what_is_committed_and_never_handed_out_is_given_back(ends: str) -> None:
+    with World() as world:
+        world.create_topic(TOPIC)
+        world.put(TOPIC, *numbers(0, 6))
+
+        async def main() -> None:
+            late = world.faults.delay_answer("OffsetCommit", 2.0)
+            async with consumer(world, delivery="at-most-once") as one:
+                while not late.count:
+                    assert await one.poll(10) == []
+                await (one.close() if ends == "close" else one.unsubscribe())
+            async with consumer(world, delivery="at-most-once") as other:
+                assert await read(other, 6) == numbers(0, 6)
+
+        world.run(main(), most_seconds=60)
+        assert world.leftovers() == []

@@ -13,7 +13,8 @@ from itertools import count
 from typing import Any
 
 from ottla.client.checks import check_offset
-from ottla.client.consumer.assignment import Assignment, AssignmentTold, is_over
+from ottla.client.consumer.assignment import Assignment, AssignmentTold
+from ottla.client.consumer.commit_ahead import CommitAhead
 from ottla.client.consumer.fetcher import Fetcher, FetcherTold
 from ottla.client.consumer.hand_out import HandOut
 from ottla.client.consumer.options import CoreOptions
@@ -33,8 +34,6 @@ from ottla.client.offsets import Position, find_offsets
 from ottla.records import checksum
 
 DEFAULT_WAIT_MS = 500
-AT_MOST_ONCE_RECORDS = 500
-"""How many records are committed together before they are handed out."""
 
 
 class ConsumerCore:
@@ -51,8 +50,6 @@ class ConsumerCore:
         self._out_turns = count(1)
         self._marks: tuple[int, ...] = ()
         self._tasks: list[asyncio.Task[None]] = []
-        self._committing: tuple[asyncio.Task[None], list[Entry]] | None = None
-        """At most once: what is handed out when it is committed."""
         self._is_open = self._is_closed = False
         self._opening = asyncio.Lock()
         self._is_polling = self._is_handling = self._is_stopping = False
@@ -88,6 +85,7 @@ class ConsumerCore:
         group = options.group
         self._coordinator = None if group is None else Coordinator(self._cluster, CoordinatorKind.GROUP, group)
         self._committer = Committer(self._coordinator, self.positions, self, self.counters)
+        self._ahead = CommitAhead(self._committer, self.positions)
         self._starts = StartOffsets(
             self._cluster, self.positions, self._committer, options.start, options.isolation, self._located,
             self._topic_gone,
@@ -135,6 +133,7 @@ class ConsumerCore:
         try:
             if is_open:
                 async with asyncio.timeout(timeout_seconds):
+                    await self._ahead.give_back()
                     await self._assignment.close()
         except TimeoutError:
             logger.warning("group %s: no time to commit the last offsets and to leave", self._options.group)
@@ -152,12 +151,10 @@ class ConsumerCore:
     def drop(self) -> tuple[list[asyncio.Task[None]], list[Connection]]:
         """Nobody uses it any more: what is about to end."""
         ending = list(self._tasks)
-        if self._committing is not None:
-            ending.append(self._committing[0])
         for task in ending:
             task.cancel()
         if hasattr(self, "_assignment"):
-            ending += self._assignment.begin_to_close()
+            ending += self._ahead.begin_to_close() + self._assignment.begin_to_close()
         return ending, self._cluster.begin_to_close()
 
     # What to read.
@@ -170,6 +167,7 @@ class ConsumerCore:
         self._check_open()
         self.hand_back()  # what is in hand is nobody's word that it is processed
         self._settle()
+        await self._ahead.give_back()
         await self._assignment.leave()
 
     @property
@@ -276,16 +274,18 @@ class ConsumerCore:
             self._fetcher.wake()
 
     async def _step(self, deadline: float | None) -> HandOut | Change | None:
-        if self._committing is not None:
+        if self._ahead.is_pending:
             # It is handed out before anything is given up: who has the partition then begins behind it.
-            entries = await self._committed_first(deadline)
-            if entries or self._committing is not None:
+            entries = await self._ahead.committed(deadline)
+            if entries or self._ahead.is_pending:
                 return self._hand_out(entries) if entries else None
         may_hand_out, change = await self._assignment.step(deadline)
         if not may_hand_out:
             return change
-        is_at_most_once = self._options.delivery == "at-most-once"
-        entries = await self._committed_first(deadline) if is_at_most_once else self._ready()
+        entries = self._ready()
+        if self._options.delivery == "at-most-once":
+            self._ahead.begin(entries)
+            entries = await self._ahead.committed(deadline)
         return self._hand_out(entries) if entries else None
 
     def _ready(self) -> list[Entry]:
@@ -303,47 +303,6 @@ class ConsumerCore:
                 break
             taken.append(entry)
         return taken
-
-    async def _committed_first(self, deadline: float | None) -> list[Entry]:
-        """A few records of each are committed, and then given out. What cannot be committed stays; a commit that takes
-        longer than the user waits goes on, and the next call finds it."""
-        if self._committing is None:
-            entries = self._ready()
-            for entry in entries:
-                entry.end = entry.place.ahead = entry.data.sound(entry.start, AT_MOST_ONCE_RECORDS).next_offset
-            if self._options.group is None or not entries:
-                return entries
-            offsets = {
-                entry.place.topic_partition: entry.place.to_be_committed(entry.end)
-                for entry in entries
-                if entry.end is not None and entry.end > entry.start
-            }
-            task = asyncio.create_task(self._committer.commit(offsets))
-            task.add_done_callback(lambda one: one.cancelled() or one.exception())  # perhaps nobody will ask
-            self._committing = task, entries
-        task, entries = self._committing
-        if not await is_over(task, deadline):
-            return []
-        self._committing = None
-        if task.exception() is not None:
-            for entry in entries:
-                entry.place.ahead = NOWHERE
-        entries = self._still_next(entries)
-        if entries:  # else it does not matter what became of it
-            task.result()
-        return entries
-
-    def _still_next(self, entries: list[Entry]) -> list[Entry]:
-        """While a commit was on its way, one may have been paused or moved, or be another's."""
-        return [
-            entry
-            for entry in entries
-            if self.positions.get(entry.place.topic_partition) is entry.place
-            and entry.place.fetched
-            and entry.place.fetched[0] is entry.data
-            and entry.place.position == entry.start
-            and not entry.place.is_paused
-        ]
 
     def _hand_out(self, entries: list[Entry], *, is_last: bool = False, is_stopped: bool = False) -> HandOut:
         for entry in entries:

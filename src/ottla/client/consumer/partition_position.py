@@ -195,6 +195,11 @@ class PartitionPosition:
             return None
         return Entry(self, self.fetched[0])
 
+    def is_next(self, entry: Entry) -> bool:
+        """Whether it still may be handed out."""
+        is_first = bool(self.fetched) and self.fetched[0] is entry.data
+        return is_first and self.position == entry.start and not self.is_paused
+
     def hand_out(self, entry: Entry) -> None:
         assert self._in_hand is None
         assert self.fetched[0] is entry.data

@@ -1,0 +1,92 @@
+"""At most once: what is about to be handed out is committed before, a portion at a time.
+
+A commit that takes longer than the user waits goes on. What it is for is handed out by a later call, or given back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from ottla.client.consumer.assignment import is_over
+from ottla.client.consumer.partition_position import NOWHERE, Entry, PartitionPosition
+from ottla.client.errors import ClientError
+from ottla.client.group.committer import Committer
+from ottla.client.group.offsets import TopicPartition
+from ottla.client.log import logger
+
+AT_MOST_ONCE_RECORDS = 500
+"""How many records are committed together before they are handed out."""
+
+
+class CommitAhead:
+    def __init__(self, committer: Committer, positions: Mapping[TopicPartition, PartitionPosition]) -> None:
+        self._committer = committer
+        self._positions = positions
+        self._task: asyncio.Task[None] | None = None
+        self._entries: list[Entry] = []
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether there is something that is not handed out."""
+        return self._task is not None
+
+    def begin(self, entries: list[Entry]) -> None:
+        """A few records of each are committed."""
+        for entry in entries:
+            entry.end = entry.place.ahead = entry.data.sound(entry.start, AT_MOST_ONCE_RECORDS).next_offset
+        self._entries = entries
+        if not entries:
+            return
+        offsets = {
+            entry.place.topic_partition: entry.place.to_be_committed(entry.place.ahead)
+            for entry in entries
+            if entry.place.ahead > entry.start
+        }
+        work = self._committer.commit(offsets) if self._committer.has_group else asyncio.sleep(0)
+        self._task = asyncio.create_task(work)
+        self._task.add_done_callback(lambda task: task.cancelled() or task.exception())  # perhaps nobody will ask
+
+    async def committed(self, deadline: float | None) -> list[Entry]:
+        """What may be handed out now. What cannot be committed stays, and is an error."""
+        task, entries = self._task, self._entries
+        if task is None or not await is_over(task, deadline):
+            return []
+        self._task = None
+        if task.exception() is not None:
+            for entry in entries:
+                entry.place.ahead = NOWHERE
+        # While the commit was on its way, one may have been paused or moved, or be another's.
+        entries = [entry for entry in entries if self._has(entry) and entry.place.is_next(entry)]
+        if entries:  # else it does not matter what became of it
+            task.result()
+        return entries
+
+    async def give_back(self) -> None:
+        """What is being committed, and will not be handed out any more, is left to others."""
+        task, self._task = self._task, None
+        if task is None or not self._committer.has_group:
+            return
+        try:
+            await asyncio.wait([task])
+        finally:
+            task.cancel()  # whoever is cancelled leaves nothing at work
+        offsets = {
+            entry.place.topic_partition: entry.place.to_be_committed(entry.start)
+            for entry in self._entries
+            if self._has(entry) and entry.place.position == entry.start
+        }
+        try:
+            await self._committer.commit(offsets)
+        except ClientError as error:
+            logger.warning("what was committed and not handed out could not be given back: %s", error)
+
+    def begin_to_close(self) -> list[asyncio.Task[None]]:
+        """At once: what is about to end."""
+        if self._task is None:
+            return []
+        self._task.cancel()
+        return [self._task]
+
+    def _has(self, entry: Entry) -> bool:
+        return self._positions.get(entry.place.topic_partition) is entry.place
