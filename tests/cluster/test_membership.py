@@ -234,6 +234,18 @@ def test_a_second_broker_of_the_same_id_is_refused(brokers: Brokers, tmp_path: P
     assert brokers[2].membership.is_up
 
 
+@pytest.mark.parametrize("node_id", [1, 2])
+def test_who_is_replaced_by_another_of_its_id_stops(brokers: Brokers, node_id: int) -> None:
+    """As when the same machine is started a second time elsewhere: both say that they are at the same address."""
+    path, nodes = layout.broker_path(node_id), MemoryNodes(brokers.tree)
+    node = layout.decode_broker(nodes.get(path).data)
+    other = layout.encode_broker(node._replace(timestamp_ms=node.timestamp_ms + 1))
+    nodes.commit([Delete(path), Create(path, other, is_ephemeral=True)])
+    brokers.wait(lambda: brokers[node_id].halted is not None)
+    assert brokers[node_id].halted == f"node.id {node_id}: another broker of this id was started"
+    assert nodes.get(path).data == other
+
+
 def test_settings_and_quotas_reach_all_brokers(brokers: Brokers) -> None:
     brokers.create(1, "t")
     brokers.ask(2, requests.change_configs(TOPIC, "t", [("retention.ms", 0, "12345")]))

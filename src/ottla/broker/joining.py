@@ -58,6 +58,7 @@ def make_membership(
         balance_settings=lambda: _balance_settings(settings),
         session_seconds=settings.config.broker_session_timeout_ms / 1000,
         ask=functools.partial(ask, broker),
+        halt=broker.halt,
     )
 
 

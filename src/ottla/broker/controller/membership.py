@@ -14,7 +14,7 @@ from ottla.broker.controller.asking import all_nodes, committed, node_at
 from ottla.broker.controller.balance import Balance, BalanceSettings
 from ottla.broker.controller.controller import Controller, Outcomes
 from ottla.broker.controller.liveness import Liveness
-from ottla.broker.controller.registration import Registration, controllers_told
+from ottla.broker.controller.registration import Registration, Superseded, controllers_told
 from ottla.broker.controller.view import View
 from ottla.broker.controller.wakeup import Wakeup
 from ottla.broker.events import Events
@@ -69,11 +69,9 @@ class Identity(NamedTuple):
 
     node_id: int
     node: Callable[[], BrokerNode]  # as it is to be registered
-    listener: str | None = None  # through which brokers talk to each other; None: the first
-    loss: Callable[[int | None], Loss] = lambda _epoch: Loss.NOTHING
-    """What it may lack of what it had when it was last here, in the registration of an epoch; None: it never was."""
-    note_registration: Callable[[int], None] = lambda _epoch: None
-    """Have the data know of a registration, before the cluster does."""
+    listener: str | None  # through which brokers talk to each other; None: the first
+    loss: Callable[[int | None], Loss]  # what it may lack of what it had in the registration of its last epoch, if any
+    note_registration: Callable[[int], None]  # has the data know of one, before the cluster does
 
 
 class Found(NamedTuple):
@@ -97,10 +95,11 @@ class Membership:
         balance_settings: Callable[[], BalanceSettings] = BalanceSettings,
         session_seconds: float = 9.0,
         ask: Callable[[Request, int, Answered], None],
+        halt: Callable[[str], None],
     ) -> None:
-        """`ask`: has the controller answer a request, wherever it is. `settings`: of elections.
+        """`ask`: has the controller answer a request, wherever it is. `halt`: ends this broker.
 
-        `first_broker_config`: what all brokers of a new cluster have.
+        `settings`: of elections. `first_broker_config`: what all brokers of a new cluster have.
         """
         self.node_id = identity.node_id
         self.view = View(loop, applier, identity.node_id)
@@ -111,6 +110,7 @@ class Membership:
         self.store = store
         self.failure: Exception | None = None  # why it could not join
         self.ask_controller = ask
+        self._halt = halt
         self._loop = loop
         self._applier = applier
         self._identity = identity
@@ -202,6 +202,9 @@ class Membership:
             except Exception as error:
                 if not self._is_up:
                     raise
+                if isinstance(error, Superseded):
+                    self._halt(str(error))
+                    return
                 pause_seconds = min(pause_seconds * 2, MOST_PAUSE_SECONDS)
                 if isinstance(error, StoreError | ConfigError):
                     events.warning("the broker has lost its cluster", reason=error)

@@ -29,6 +29,7 @@ from ottla.wire.messages.describe_cluster import DescribeClusterRequest, Describ
 events = Events("ottla.broker")
 
 PROBE_SECONDS = 1.0
+MOST_WRITTEN = 8  # nodes, of which the last or the one before may be there
 Probed = Callable[[bool | None], None]
 
 
@@ -79,6 +80,10 @@ def controllers_told(loop: Loop, endpoints: Sequence[Endpoint]) -> Generator[Wai
     return told, all(isinstance(answer, DescribeClusterResponse | PeerRefused) for answer in answers)
 
 
+class Superseded(ConfigError):
+    """Another broker of the same id was started, and has taken the place of this one."""
+
+
 class Registration:
     def __init__(
         self,
@@ -103,6 +108,7 @@ class Registration:
         self._node = node
         self._listener = listener
         self._note = note
+        self._written: list[bytes] = []  # what it has registered as, and nobody else
         self._path = broker_path(node_id)
 
     def watch(self, touched: Callable[[], None]) -> None:
@@ -119,7 +125,12 @@ class Registration:
 
     def operations(self) -> list[Operation]:
         """What registers this broker for the first time."""
-        return [] if self.epoch >= 0 else [Create(self._path, encode_broker(self._node()), is_ephemeral=True)]
+        return [] if self.epoch >= 0 else [self._registering()]
+
+    def _registering(self) -> Create:
+        data = encode_broker(self._node())  # with the time
+        self._written = [*self._written[-MOST_WRITTEN:], data]
+        return Create(self._path, data, is_ephemeral=True)
 
     def found(self, node: Node | None) -> None:
         """The node that was made with those."""
@@ -156,9 +167,8 @@ class Registration:
             return
         if self.epoch >= 0:
             events.warning("the broker registers again: others believed that it was gone", broker=self._node_id)
-        operation = Create(self._path, encode_broker(self._node()), is_ephemeral=True)
         try:
-            yield from committed(self._store, [operation], is_vital=True)
+            yield from committed(self._store, [self._registering()], is_vital=True)
         except NodeExists:
             self.is_touched = True
             return
@@ -168,7 +178,12 @@ class Registration:
             self._become(made.created_in)
 
     def _replace(self, node: Node) -> Generator[Waiting, None, None]:
-        """One of this id is registered: is it there, or has the store not seen yet that it is gone?"""
+        """One of this id is registered: is it there, or has the store not seen yet that it is gone?
+
+        Who was one of the cluster and finds another in its place gives way, for two would lead the same partitions.
+        """
+        if self.was_taken_in and node.data not in self._written:
+            raise Superseded(f"node.id {self._node_id}: another broker of this id was started")
         endpoint = endpoint_in(decode_broker(node.data), self._listener)
         own = endpoint_in(self._node(), self._listener)
         is_there = endpoint is None or (endpoint != own and (yield from self._probed(endpoint)) is not False)
