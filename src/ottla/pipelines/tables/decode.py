@@ -99,6 +99,10 @@ class _Batch:
 
     decoding: Decoding
     checked_schemas: dict[str, str | None] = field(default_factory=dict)
+    unknown_keys: list[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.unknown_keys = [key for key in self.decoding.keys if key not in self.decoding.columns]
 
     def decoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         names = ("key", "value", "topic", "partition", "offset")
@@ -202,14 +206,14 @@ class _Batch:
         Key columns are among them, wherever the event has their values: a row cannot be without.
         """
         asked: Columns = {}
-        for change in changes:
-            for name in self.decoding.keys if event.columns is not None else change.data:
+        for change in changes if event.columns is None or self.unknown_keys else ():
+            for name in change.data if event.columns is None else self.unknown_keys:
                 if name not in self.decoding.columns and (found := type_of(change.data.get(name))) is not None:
                     asked[name] = found
         if event.columns is None:
             return self._beyond_known(asked) if asked else None
         # One answer for all events of a version, which is found by what it declares.
-        declared = f"{event.columns}{asked}"
+        declared = f"{event.columns}{asked}" if asked else str(event.columns)
         if declared not in self.checked_schemas:
             asked |= {str(name): type_named(str(kind)) for name, kind in event.columns.items()}
             self.checked_schemas[declared] = self._beyond_known(asked)
