@@ -28,6 +28,7 @@ class OpenBroker:
     def __init__(self, folder: Path, **settings: str) -> None:
         self.folder = folder
         self.settings = {name.replace("_", "."): text for name, text in settings.items()}
+        self._crashed: list[Broker] = []
         self.start()
 
     def start(self) -> None:
@@ -43,6 +44,7 @@ class OpenBroker:
     def crash(self) -> None:
         self.broker.crash()
         self.loop.close()
+        self._crashed.append(self.broker)  # or the collector would close its generators: who is killed ends nothing
 
     def ask(self, module: Any, request: Request, version: int | None = None) -> Any:
         """The answer, after it went over the wire and back."""
