@@ -14,8 +14,9 @@ from ottla.log.manager import CLEAN_SHUTDOWN, LogManager
 from ottla.log.recovery import Recovered, open_log
 from ottla.log.segment import INDEX, LOG
 from ottla.log.topic_config import TopicConfig
-from ottla.records.batch import LEADER_EPOCH_AT, LENGTH_AT, read_header, stamp_offset_and_epoch, whole_batches
+from ottla.records.batch import LEADER_EPOCH_AT, LENGTH_AT, read_header, whole_batches
 from ottla.records.build import build_batch
+from ottla.records.codec import stamp_batches
 from ottla.testing.files import Crashed, Effect, SimulatedFiles
 from tests.faults.broker_process import BrokerProcess
 from tests.log.committed_reader import committed_records
@@ -210,7 +211,7 @@ def test_a_batch_within_a_record_of_a_rotten_batch_is_not_taken_for_one_of_the_l
     log = new_log(files, CONFIG)
     append(log)
     inner = build_batch([b"inner"], timestamp=1000)
-    stamp_offset_and_epoch(inner, 0, 1, read_header(inner).length, 0)
+    stamp_batches(inner, 1, 0)
     position = log.active.size_bytes
     append(log, [b"outer", bytes(inner)])
     append(log)

@@ -7,8 +7,9 @@ from ottla.log.housekeeping import Housekeeping
 from ottla.log.log import Log
 from ottla.log.manager import LogManager
 from ottla.log.topic_config import TopicConfig
-from ottla.records.batch import read_header, stamp_offset_and_epoch
+from ottla.records.batch import read_header
 from ottla.records.build import BatchOptions, ControlMarker, build_batch, build_marker
+from ottla.records.codec import stamp_batches
 from ottla.records.read import Batch
 from ottla.testing.files import SimulatedFiles
 from ottla.testing.loss import SYNCED_ONLY
@@ -207,7 +208,7 @@ class Workload:
     def _append(self, name: str, batch: bytearray, epoch: int) -> None:
         log = self.log(name)
         epoch = max(epoch, log.epochs.latest)
-        stamp_offset_and_epoch(batch, 0, log.end_offset, read_header(batch).length, epoch)
+        stamp_batches(batch, log.end_offset, epoch)
         self.histories[name].give(batch)
         append_batch(log, batch, epoch=epoch, now_ms=self.now_ms)
 

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from ottla.log.errors import CorruptLog, UnexpectedOffset
-from ottla.records.batch import stamp_offset_and_epoch
 from ottla.records.build import build_batch, build_from_records
-from ottla.records.codec import Record
+from ottla.records.codec import Record, stamp_batches
 from tests.log.expected import check_segments
 from tests.log.writing import EVERYTHING, append, append_marker, new_log, served_offsets, served_values
 
@@ -115,7 +114,7 @@ def test_records_far_apart_in_one_batch_are_read_from_any_of_their_offsets() -> 
     log = new_log()
     records = [Record(0, 1, b"k", b"first", ()), Record(8, 1, b"k", b"last", ())]
     batch = build_from_records(records)
-    stamp_offset_and_epoch(batch, 0, 0, len(batch) - 12, 0)
+    stamp_batches(batch, 0, 0)
     log.append_replicated(memoryview(batch), 0)
     append(log)
     assert served_offsets(log, 4) == [0, 8, 9]

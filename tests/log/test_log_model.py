@@ -13,8 +13,9 @@ from ottla.log.owner import LogOwner
 from ottla.log.recovery import open_log
 from ottla.log.retention import apply_retention
 from ottla.log.topic_config import TopicConfig
-from ottla.records.batch import check_batch, read_header, stamp_offset_and_epoch
+from ottla.records.batch import check_batch, read_header
 from ottla.records.build import BatchOptions, ControlMarker, build_batch, build_marker
+from ottla.records.codec import stamp_batches
 from ottla.records.read import Batch
 from ottla.testing.files import SimulatedFiles
 from ottla.testing.loss import SYNCED_ONLY, Loss, RandomLoss
@@ -159,7 +160,7 @@ class LogMachine(RuleBasedStateMachine):
         records, whole, offset = bytearray(), [], self.end_offset
         for _ in range(count):
             batch = self.data([b"a", b"b"], timestamp)
-            stamp_offset_and_epoch(batch, 0, offset, read_header(batch).length, self.leader_epoch)
+            stamp_batches(batch, offset, self.leader_epoch)
             records += batch
             whole.append(batch)
             offset += 2

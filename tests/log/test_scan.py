@@ -7,8 +7,9 @@ import pytest
 from ottla.log import scan as scanning
 from ottla.log.scan import SegmentScan
 from ottla.log.segment import Segment
-from ottla.records.batch import stamp_crc, stamp_offset_and_epoch
+from ottla.records.batch import stamp_crc
 from ottla.records.build import build_batch
+from ottla.records.codec import stamp_batches
 from ottla.testing.files import SimulatedFiles
 
 BASE = 50
@@ -16,7 +17,7 @@ BASE = 50
 
 def sound(base_offset: int, *, epoch: int = 3, count: int = 2, value: bytes = b"value") -> bytearray:
     batch = build_batch([value] * count, timestamp=1000)
-    stamp_offset_and_epoch(batch, 0, base_offset, len(batch) - 12, epoch)
+    stamp_batches(batch, base_offset, epoch)
     return batch
 
 

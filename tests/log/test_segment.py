@@ -11,8 +11,8 @@ from ottla.log.files import DiskFiles
 from ottla.log.recovery import open_log
 from ottla.log.segment import ABORTED_INDEX, DELETED, INDEX, LOG, SWAP, TIME_INDEX, Segment
 from ottla.log.topic_config import TopicConfig
-from ottla.records.batch import stamp_offset_and_epoch
 from ottla.records.build import build_batch
+from ottla.records.codec import stamp_batches
 from ottla.testing.files import SimulatedFiles
 from tests.log.writing import append, new_log, served_values
 
@@ -31,7 +31,7 @@ def reopened(files: SimulatedFiles) -> Segment:
 def write(segment: Segment, base_offset: int, count: int = 2, timestamp: int = 1000, value: bytes = b"value") -> bytes:
     """Write one batch; its bytes."""
     batch = build_batch([value] * count, timestamp=timestamp)
-    stamp_offset_and_epoch(batch, 0, base_offset, len(batch) - 12, 0)
+    stamp_batches(batch, base_offset, 0)
     position = segment.append(batch)
     segment.note_batch(position, len(batch), base_offset + count - 1, timestamp)
     return bytes(batch)

@@ -15,7 +15,6 @@ from ottla.records.batch import (
     check_batch,
     read_header,
     stamp_crc,
-    stamp_offset_and_epoch,
 )
 from ottla.records.build import (
     ControlMarker,
@@ -25,7 +24,7 @@ from ottla.records.build import (
     build_marker,
     read_marker,
 )
-from ottla.records.codec import Columns, ColumnsFull, Record
+from ottla.records.codec import Columns, ColumnsFull, Record, stamp_batches
 from ottla.records.compression import NAMES
 from ottla.records.read import read_batches, read_columns, read_records
 from tests.records.strategies import DRAFTS, HEADERS, NULLABLE, Draft
@@ -263,7 +262,7 @@ def test_full_columns_keep_what_they_have() -> None:
 
 def test_stamping_leaves_the_checksum_right() -> None:
     batch = build_batch([b"abc"], timestamp=0)
-    stamp_offset_and_epoch(batch, 0, 99, len(batch) - 12, 7)
+    stamp_batches(batch, 99, 7)
     header = check_batch(batch)
     assert (header.base_offset, header.leader_epoch) == (99, 7)
 

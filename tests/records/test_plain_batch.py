@@ -91,13 +91,38 @@ def test_what_looks_plain_is_taken_unchanged(
 @example(bytearray(61))
 def test_both_codecs_see_the_same(batch: bytearray) -> None:
     if COMPILED is not None:
-        assert COMPILED.scan_plain(batch) == PLAIN.scan_plain(batch)
+        bounds = NOW_MS - 10, NOW_MS + 10
+        for needs_keys in (False, True):
+            assert COMPILED.scan_plain(batch, *bounds, needs_keys) == PLAIN.scan_plain(batch, *bounds, needs_keys)
 
 
 @both_ways
 def test_a_plain_batch_is_seen_through(codec: ModuleType) -> None:
     batch = build_batch([b"a", b"b"], keys=[b"k", None], timestamp=0, timestamps=[7, 5])
-    assert codec.scan_plain(batch) == (at.stored_crc(batch), 0, 5, 7, 1)
+    assert codec.scan_plain(batch, 5, 7, False) == tuple(at.read_header(batch))
+    for bounds in ((6, 7, False), (5, 6, False), (5, 7, True)):  # too old, too new, and a record without a key
+        assert codec.scan_plain(batch, *bounds) is None
+
+
+@both_ways
+def test_batches_are_stamped_where_they_lie(codec: ModuleType) -> None:
+    first, second = build_batch([b"a", b"b"], timestamp=7), build_batch([b"c"], timestamp=5, producer_id=1)
+    for producers, batches in ((False, first + first), (True, first + second)):
+        assert codec.stamp_batches(batches, 40, 3) == (44 - producers, 7, producers)
+        headers = [header for _, header in at.whole_batches(batches)]
+        assert [(header.base_offset, header.leader_epoch) for header in headers] == [(40, 3), (42, 3)]
+        for position, _ in at.whole_batches(batches):
+            at.check_batch(batches, position)
+
+
+@both_ways
+@pytest.mark.parametrize("cut", [1, 80])
+def test_what_is_no_whole_batch_is_not_stamped(codec: ModuleType, cut: int) -> None:
+    batch = build_batch([b"a" * 100], timestamp=7)
+    with pytest.raises(at.CorruptBatch):
+        codec.stamp_batches(batch[:-cut], 0, 0)
+    with pytest.raises(TypeError):
+        codec.stamp_batches(bytes(batch), 0, 0)
 
 
 @pytest.mark.parametrize("cut", range(1, 40))

@@ -38,8 +38,9 @@ from ottla.log.segments import Segments
 from ottla.log.snapshot import Snapshots
 from ottla.log.topic_config import TopicConfig
 from ottla.log.truncation import truncate_fully, truncate_to
-from ottla.records.batch import CONTROL, PREFIX_SIZE, BatchHeader, stamp_offset_and_epoch
+from ottla.records.batch import CONTROL, BatchHeader
 from ottla.records.build import ControlMarker, read_marker
+from ottla.records.codec import stamp_batches
 from ottla.records.placement import Placement
 from ottla.records.validate import ProduceSettings
 
@@ -196,22 +197,11 @@ class Log:
         """
         if self.failure is not None:
             raise self.refusal
-        base_offset = next_offset = self.end_offset
-        newest = headers[0].max_timestamp
-        position = 0
-        has_producers = False
+        base_offset = self.end_offset
         try:
             if leader_epoch != self.epochs.latest:
                 self._begin_epoch(leader_epoch)
-            for header in headers:
-                length = header.length
-                stamp_offset_and_epoch(batches, position, next_offset, length, leader_epoch)
-                position += length + PREFIX_SIZE
-                next_offset += header.last_offset_delta + 1
-                if header.max_timestamp > newest:
-                    newest = header.max_timestamp
-                if header.producer_id >= 0:
-                    has_producers = True
+            next_offset, newest, has_producers = stamp_batches(batches, base_offset, leader_epoch)
             position = self._write_bytes(batches, next_offset - 1, newest, now_ms)
         except StorageFailed:
             if marker is None:

@@ -134,13 +134,6 @@ def stamp_crc(batch: bytearray | memoryview, position: int, size: int) -> None:
     _UINT32.pack_into(batch, position + CRC_AT, computed_crc(batch, position, size))
 
 
-stamp_offset_and_epoch = struct.Struct(">qii").pack_into
-"""Called with batch, position, base offset, length, leader epoch: what the leader writes into a batch for the log.
-
-The checksum does not cover it.
-"""
-
-
 def check_batch(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header of the whole, sound batch at `position`; CorruptBatch says what is wrong."""
     available = len(buffer) - position

@@ -87,6 +87,14 @@ cdef inline int64_t big_endian(octets_t data, Py_ssize_t position, int size) noe
         raw = (raw << 8) | data[position + index]
     return <int64_t> raw
 
+cdef inline void put_offset_and_epoch(memoryview view, Py_ssize_t position, int64_t offset, int64_t epoch) noexcept:
+    cdef uint8_t* out = <uint8_t*> PyMemoryView_GET_BUFFER(view).buf + position
+    cdef int index
+    for index in range(8):
+        out[7 - index] = <uint8_t> (<uint64_t> offset >> (8 * index))
+    for index in range(4):
+        out[15 - index] = <uint8_t> (<uint64_t> epoch >> (8 * index))
+
 cdef inline octets_t octets(memoryview view) except? NULL:
     if not PyBuffer_IsContiguous(PyMemoryView_GET_BUFFER(view), b"C"):
         raise BufferError("the buffer is not contiguous")
@@ -168,10 +176,14 @@ cpdef object scan_records(object area, Py_ssize_t count, Py_ssize_t first=*)
                size=int64_t, body=Py_ssize_t)
 cpdef tuple whole_records(object area, Py_ssize_t most)
 
-@cython.locals(view=memoryview, data=octets_t, end=Py_ssize_t, position=Py_ssize_t, index=int64_t, count=int64_t,
-               base_timestamp=int64_t, max_timestamp=int64_t, fields=Fields, least=int64_t, most=int64_t,
-               null_key=Py_ssize_t, crc=int64_t)
-cpdef tuple scan_plain(object batch)
+@cython.locals(view=memoryview, data=octets_t, end=Py_ssize_t, position=Py_ssize_t, _=int64_t, count=int64_t,
+               last_offset_delta=int64_t, base_timestamp=int64_t, max_timestamp=int64_t, producer_id=int64_t,
+               base_sequence=int64_t, fields=Fields, least=int64_t, most=int64_t, has_null_key=bint)
+cpdef tuple scan_plain(object batch, int64_t first_time, int64_t last_time, bint needs_keys)
+
+@cython.locals(view=memoryview, data=octets_t, end=Py_ssize_t, position=Py_ssize_t, size=int64_t, next_offset=int64_t,
+               newest=int64_t, has_producers=bint)
+cpdef tuple stamp_batches(object batches, int64_t base_offset, int64_t leader_epoch)
 
 @cython.locals(view=memoryview, data=octets_t, end=Py_ssize_t, position=Py_ssize_t, index=Py_ssize_t,
                fields=Fields, entries=list)

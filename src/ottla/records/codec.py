@@ -19,11 +19,13 @@ from ottla.records.batch import (
     CRC_AT,
     HEADER_SIZE,
     LAST_OFFSET_DELTA_AT,
+    LEADER_EPOCH_AT,
     LENGTH_AT,
     MAGIC,
     MAGIC_AT,
     MAX_TIMESTAMP_AT,
     PREFIX_SIZE,
+    PRODUCER_EPOCH_AT,
     PRODUCER_ID_AT,
     Buffer,
     CorruptBatch,
@@ -48,6 +50,7 @@ if not cython.compiled:
         int64,
         int64s,
         octets,
+        put_offset_and_epoch,
         read_offset,
         read_varint,
         read_varlong,
@@ -335,8 +338,8 @@ def whole_records(area: Buffer, most: int) -> tuple[int, int, int]:
     return most, position, 0
 
 
-def scan_plain(batch: Buffer) -> tuple[int, int, int, int, int] | None:
-    """A whole batch at a glance: checksum, attributes, least and highest timestamp, first record without key (or -1).
+def scan_plain(batch: Buffer, first_time: int, last_time: int, needs_keys: bool) -> tuple[int, ...] | None:
+    """A whole batch at a glance: the fields of its header, if it is as usual and its records are of the times allowed.
 
     None where something about it is not as usual, or wrong. The checksum and the attributes are left to the caller.
     """
@@ -346,31 +349,78 @@ def scan_plain(batch: Buffer) -> tuple[int, int, int, int, int] | None:
     if end < HEADER_SIZE or big_endian(data, LENGTH_AT, 4) + PREFIX_SIZE != end or data[MAGIC_AT] != MAGIC:
         return None
     count = big_endian(data, COUNT_AT, 4)
+    last_offset_delta = big_endian(data, LAST_OFFSET_DELTA_AT, 4)
     base_timestamp = big_endian(data, BASE_TIMESTAMP_AT, 8)
     max_timestamp = big_endian(data, MAX_TIMESTAMP_AT, 8)
-    if big_endian(data, 0, 8) != 0 or count < 1 or big_endian(data, LAST_OFFSET_DELTA_AT, 4) + 1 != count:
+    if big_endian(data, 0, 8) != 0 or count < 1 or last_offset_delta + 1 != count:
         return None
     if base_timestamp < 0 or base_timestamp > MOST_USUAL or max_timestamp < 0 or max_timestamp > MOST_USUAL:
         return None
-    if big_endian(data, PRODUCER_ID_AT, 8) >= 0 and big_endian(data, BASE_SEQUENCE_AT, 4) < 0:
+    producer_id = big_endian(data, PRODUCER_ID_AT, 8)
+    base_sequence = big_endian(data, BASE_SEQUENCE_AT, 4)
+    if max_timestamp > last_time or (producer_id >= 0 and base_sequence < 0):
         return None
     least = MOST_INT64
     most = LEAST_INT64
-    null_key = -1
+    has_null_key = False
     position = HEADER_SIZE
-    for index in range(count):
+    for _ in range(count):
         fields = parse_record(data, position, end)
         if fields.end < 0:
             return None
         position = fields.end
         least = min(least, fields.timestamp_delta)
         most = max(most, fields.timestamp_delta)
-        if fields.key_size < 0 and null_key < 0:
-            null_key = index
+        if fields.key_size < 0:
+            has_null_key = True
     if position != end or most != max_timestamp - base_timestamp or least < -base_timestamp:
         return None
-    crc = big_endian(data, CRC_AT, 4) & 0xFFFFFFFF
-    return crc, big_endian(data, ATTRIBUTES_AT, 2), base_timestamp + least, max_timestamp, null_key
+    if base_timestamp + least < first_time or (has_null_key and needs_keys):
+        return None
+    return (
+        0,
+        end - PREFIX_SIZE,
+        big_endian(data, LEADER_EPOCH_AT, 4),
+        MAGIC,
+        big_endian(data, CRC_AT, 4) & 0xFFFFFFFF,
+        big_endian(data, ATTRIBUTES_AT, 2),
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        big_endian(data, PRODUCER_EPOCH_AT, 2),
+        base_sequence,
+        count,
+    )
+
+
+def stamp_batches(batches: bytearray | memoryview, base_offset: int, leader_epoch: int) -> tuple[int, int, bool]:
+    """Give batches that lie one behind the other their offsets and their epoch, in place.
+
+    The offset behind them, the highest timestamp of all, and whether one of them has a producer.
+    """
+    view = memoryview(batches)
+    if view.readonly:
+        raise TypeError("batches that cannot be stamped")
+    data = octets(view)
+    end = view.nbytes
+    position = 0
+    next_offset = base_offset
+    newest = LEAST_INT64
+    has_producers = False
+    while position < end:
+        size = end - position
+        if size >= HEADER_SIZE:
+            size = big_endian(data, position + LENGTH_AT, 4) + PREFIX_SIZE
+        if size < HEADER_SIZE or size > end - position:
+            raise CorruptBatch(f"a batch of {size} bytes where {end - position} are left")
+        put_offset_and_epoch(view, position, next_offset, leader_epoch)
+        next_offset += big_endian(data, position + LAST_OFFSET_DELTA_AT, 4) + 1
+        newest = max(newest, big_endian(data, position + MAX_TIMESTAMP_AT, 8))
+        if big_endian(data, position + PRODUCER_ID_AT, 8) >= 0:
+            has_producers = True
+        position += size
+    return next_offset, newest, has_producers
 
 
 def decode_keys(area: Buffer, count: int) -> list[KeyEntry]:

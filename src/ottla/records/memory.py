@@ -115,6 +115,12 @@ def octets(view: memoryview) -> bytes:
     return bytes(view)
 
 
+def put_offset_and_epoch(view: memoryview, position: int, offset: int, epoch: int) -> None:
+    """What the leader writes into a batch for the log. The checksum does not cover it."""
+    view[position : position + 8] = offset.to_bytes(8, "big", signed=True)
+    view[position + 12 : position + 16] = epoch.to_bytes(4, "big", signed=True)
+
+
 def writable(out: bytearray) -> bytearray:
     """The bytes of `out`, to write; good until the next resize."""
     return out

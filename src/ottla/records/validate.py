@@ -109,7 +109,6 @@ class Validated(NamedTuple):
 
 
 _CHECKED_AT = at.ATTRIBUTES_AT  # the checksum begins there
-_read_header = at.HEADER.unpack_from
 _make_header = _make_validated = tuple.__new__  # half the cost of its constructor
 
 
@@ -176,19 +175,20 @@ def plain_batch(
     if len(records) > settings.max_message_bytes or not settings.leaves_batches_alone:
         return None
     view = memoryview(records)
-    glance = None if view.readonly else scan_plain(view)
-    if glance is None:
+    if view.readonly:
         return None
-    crc, attributes, least_timestamp, max_timestamp, null_key = glance
-    if (
-        (attributes and (attributes != at.TRANSACTIONAL or not has_transactional_id))
-        or max_timestamp - now_ms > settings.after_max_ms
-        or now_ms - least_timestamp > settings.before_max_ms
-        or (null_key >= 0 and settings.is_compacted)
-        or checksum.compute(view[_CHECKED_AT:]) != crc
-    ):
+    last_time = now_ms + settings.after_max_ms
+    if last_time > MOST_INT64:
+        last_time = MOST_INT64
+    fields = scan_plain(view, now_ms - settings.before_max_ms, last_time, settings.is_compacted)
+    if fields is None:
         return None
-    header = _make_header(BatchHeader, _read_header(records, 0))
+    header = _make_header(BatchHeader, fields)
+    attributes = header.attributes
+    if attributes and (attributes != at.TRANSACTIONAL or not has_transactional_id):
+        return None
+    if checksum.compute(view[_CHECKED_AT:]) != header.crc:
+        return None
     return _make_validated(Validated, (view, header, -1))
 
 
