@@ -23,6 +23,7 @@ from ottla.wire.parts import BUFFERS, Part
 _SIZE = struct.Struct(">i")
 MOST_PARTS = 64  # of one vectored write
 JOINED_BYTES = 1 << 13  # up to here, copying the parts together is cheaper than a vectored write
+LITTLE_BYTES = 1 << 10  # answers of no more are joined with their neighbours
 SENDFILE_BYTES = 1 << 20
 SMALL_BYTES = 4096  # a client that sends no more at once probably waits for the answer before it sends more
 READ_BYTES = 1 << 14  # a shorter range of a file is read and sent with the rest of the answer, in one call
@@ -293,18 +294,28 @@ class Connection:
 
     def _collect_answers(self) -> None:
         slots, unsent = self._slots, self._unsent
-        added_bytes = 0
+        small: list[Any] = []  # answers in a piece, which leave as one
+        small_bytes = 0
         while slots and (parts := slots[0].parts) is not None:
             slots.popleft()
+            if len(parts) == 1 and isinstance(part := parts[0], BUFFERS) and (size := len(part)) <= LITTLE_BYTES:
+                small.append(part)
+                small_bytes += size
+                continue
+            if small:
+                unsent.append(b"".join(small))
+                small = []
             for part in parts:
                 if isinstance(part, BUFFERS):
-                    added_bytes += len(part)
+                    self._unsent_bytes += len(part)
                 else:
-                    added_bytes += part.size_bytes
+                    self._unsent_bytes += part.size_bytes
                     if part.size_bytes <= READ_BYTES:
                         part = _read(part)
                 unsent.append(part)
-        self._unsent_bytes += added_bytes
+        if small:
+            unsent.append(small[0] if len(small) == 1 else b"".join(small))
+        self._unsent_bytes += small_bytes
 
     def _send(self) -> None:
         unsent = self._unsent
