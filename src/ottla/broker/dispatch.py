@@ -23,25 +23,22 @@ from ottla.broker.loop.slices import Slices, Steps, begin
 from ottla.broker.network.connection import Slot
 from ottla.broker.quotas.quotas import REQUEST_PERCENTAGE
 from ottla.wire import apis
+from ottla.wire.apis import PRODUCE
+from ottla.wire.fast_path import read_header
 from ottla.wire.frames import (
-    decode_request_body,
     decode_request_body_in_steps,
     encode_response,
     encode_response_in_steps,
 )
-from ottla.wire.header import RequestHeader, read_request_header
+from ottla.wire.header import RequestHeader
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.protocol_error import ProtocolError
-from ottla.wire.schema import Request, Response
+from ottla.wire.registry import REQUESTS
+from ottla.wire.schema import Reader, Response
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.network.connection import Connection
-    from ottla.broker.repeats import Repeats
-    from ottla.wire.messages.produce import ProduceRequest, ProduceResponse
-    from ottla.wire.templates import ProduceTemplates, Template
-
-PRODUCE_KEY = apis.PRODUCE.key
 
 MOST_FRAME_BYTES = 16 << 20  # of a request without records
 STEPS_FROM_BYTES = 1 << 14  # larger ones are read in steps
@@ -50,6 +47,9 @@ COPIED_AT_ONCE_BYTES = 1 << 20
 
 class Handler(Protocol):
     def __call__(self, broker: Broker, request: Any, context: Context, /) -> Response | Steps | None: ...
+
+
+Served = tuple[Handler, Route, Reader]
 
 
 class Context(Slot):
@@ -61,7 +61,6 @@ class Context(Slot):
         "size_bytes",
         "slices",
         "spent_seconds",
-        "template",
         "writes_in_steps",
     )
 
@@ -71,11 +70,9 @@ class Context(Slot):
         header: RequestHeader,
         size_bytes: int,
         slices: Slices,
-        template: Template | None = None,
     ) -> None:
         self.connection = connection
         self.parts = None
-        self.template = template  # of the request
         self.header = header
         self.size_bytes = size_bytes
         self.spent_seconds = 0.0  # in its steps
@@ -114,12 +111,6 @@ class Context(Slot):
 
     def reply(self, response: Response) -> None:
         header = self.header
-        if self.template is not None:
-            parts = self.template.write(header.correlation_id, cast("ProduceResponse", response))
-            if parts is not None:
-                self.parts = parts
-                self.connection.answered()
-                return
         if self.writes_in_steps:
             steps = encode_response_in_steps(header.correlation_id, response, header.version)
             self.slices.run(steps, self._written)
@@ -129,7 +120,8 @@ class Context(Slot):
         except Exception:
             self.connection.close("the broker failed")  # whoever gives the answer may be busy with that of another
             raise
-        self.answer(parts)
+        self.parts = parts
+        self.connection.answered()
 
     def _written(self, parts: Any, failure: Exception | None) -> None:
         if failure is not None:
@@ -164,9 +156,8 @@ class MeasuredContext(Context):
         header: RequestHeader,
         size_bytes: int,
         slices: Slices,
-        template: Template | None = None,
     ) -> None:
-        super().__init__(connection, header, size_bytes, slices, template)
+        super().__init__(connection, header, size_bytes, slices)
         self._response: Response | None = None
         self._throttle_ms: int | None = None
 
@@ -187,61 +178,47 @@ class MeasuredContext(Context):
 class Dispatch:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._routes: dict[tuple[int, int], tuple[Handler, Route]] = {}  # by API and version: those asked for so far
-        self._templates: ProduceTemplates | None = None  # from the first Produce request on
-        self._repeats: Repeats
+        self._routes: dict[tuple[int, int], Served] = {}  # by API and version: those asked for so far
 
     def handle(self, connection: Connection, frame: memoryview) -> None:
         """Called by a connection for each frame."""
         broker = self._broker
         size_bytes = len(frame)
-        template = None
+        request: Any = None
         is_large = False
-        request: Request | None
-        matched = None if self._templates is None else self._templates.match(frame)
-        if matched is not None:
-            template, correlation_id, records = matched
-            if self._repeats.take(connection, template, correlation_id, records, size_bytes):
-                return
-            header, request = template.read(correlation_id, records)
-            handler, route = self._routes[PRODUCE_KEY, header.version]
-        else:
-            try:
-                header = read_request_header(frame)
-                handler, route = self._routes.get((header.api.key, header.version)) or self._first_of_its_kind(header)
-                is_large = size_bytes > STEPS_FROM_BYTES and header.api is not apis.PRODUCE
+        try:
+            header = read_header(frame)
+            api = header.api
+            handler, route, read = self._routes.get((api.key, header.version)) or self._first_of_its_kind(header)
+            if api is PRODUCE:
+                request, _ = read(frame, header.body_position)
+            else:
+                is_large = size_bytes > STEPS_FROM_BYTES
                 if is_large:
                     _check_size(header, size_bytes)
-                request = None if is_large else self._decode(header, frame)
-            except ProtocolError as error:
-                connection.refuse(str(error))
-                return
-            if header.api is apis.PRODUCE:
-                self._learn(header, cast("ProduceRequest", request))
-            elif broker.rounds.touched:
-                broker.rounds.write()
-        make_context = MeasuredContext if broker.quotas.are_set else Context
-        context = make_context(connection, header, size_bytes, broker.request_slices, template)
+                else:
+                    request, _ = read(frame, header.body_position)
+                if broker.rounds.touched:
+                    broker.rounds.write()
+        except ProtocolError as error:
+            connection.refuse(str(error))
+            return
+        is_measured = broker.quotas.are_set
+        make_context = MeasuredContext if is_measured else Context
+        context = make_context(connection, header, size_bytes, broker.request_slices)
         connection.expect_answer(context)
         metrics = broker.metrics
-        metrics.requests[header.api.name] += 1
+        metrics.requests[api.name] += 1
         metrics.received_bytes += size_bytes
         if is_large:
             answer_in_steps(broker, context, self._large(handler, route, frame, context))
-        else:
-            self._serve(handler, route, request, context)
-
-    def _serve(self, handler: Handler, route: Route, request: Request | None, context: Context) -> None:
-        broker = self._broker
+            return
         try:
             context.authorize(broker, route.permissions, request)
-            if isinstance(context, MeasuredContext):
-                started = broker.loop.now()
-                answered = handler(broker, request, context)
-                if not isinstance(answered, GeneratorType):
-                    _charge(broker, context, broker.loop.now() - started)
-            else:
-                answered = handler(broker, request, context)
+            started = broker.loop.now() if is_measured else 0.0
+            answered = handler(broker, request, context)
+            if is_measured and not isinstance(answered, GeneratorType):
+                _charge(broker, cast(MeasuredContext, context), broker.loop.now() - started)
             if answered is None:
                 return
             if isinstance(answered, GeneratorType):
@@ -249,26 +226,10 @@ class Dispatch:
             else:
                 context.reply(cast("Response", answered))
         except NotAuthorized as refusal:
-            context.connection.refuse(str(refusal))
+            connection.refuse(str(refusal))
         except Exception:
-            broker.report_bug(context.header)
-            context.connection.close("the broker failed")
-
-    def _learn(self, header: RequestHeader, request: ProduceRequest) -> None:
-        """Requests like this one may come again. The first one only brings the code for that."""
-        if self._templates is not None:
-            self._templates.learn(header, request)
-            return
-        from ottla.broker.repeats import Repeats
-        from ottla.wire.templates import ProduceTemplates
-
-        self._templates, self._repeats = ProduceTemplates(), Repeats(self._broker)
-
-    @staticmethod
-    def _decode(header: RequestHeader, frame: memoryview) -> Request:
-        if header.api is apis.API_VERSIONS and not header.api.serves(header.version):
-            return ApiVersionsRequest()  # answered in version 0, with what there is
-        return decode_request_body(header, frame)
+            broker.report_bug(header)
+            connection.close("the broker failed")
 
     def _large(self, handler: Handler, route: Route, frame: memoryview, context: Context) -> Steps:
         """Read and handle a request of many elements."""
@@ -281,18 +242,20 @@ class Dispatch:
             answered = yield from answered
         return answered
 
-    def _first_of_its_kind(self, header: RequestHeader) -> tuple[Handler, Route]:
-        """Find the handler of a version that was not asked for before, and remember it if it is served."""
-        api = header.api
+    def _first_of_its_kind(self, header: RequestHeader) -> Served:
+        """Find what serves a version that was not asked for before, and remember it if it is served."""
+        api, version = header.api, header.version
         route = BY_KEY.get(api.key)
         if route is None:
             raise ProtocolError(f"{api.name} is not served")
         handler = route.load()
-        found = (at_controller(handler) if route.is_at_controller else handler), route
-        if api.serves(header.version):
-            self._routes[api.key, header.version] = found
-        elif api is not apis.API_VERSIONS:
-            raise ProtocolError(f"{api.name} has no version {header.version}")
+        if route.is_at_controller:
+            handler = at_controller(handler)
+        if not api.serves(version):
+            if api is not apis.API_VERSIONS:
+                raise ProtocolError(f"{api.name} has no version {version}")
+            return handler, route, lambda _frame, position: (ApiVersionsRequest(), position)  # told what there is
+        found = self._routes[api.key, version] = handler, route, REQUESTS[api.key].readers[version]
         return found
 
 

@@ -33,6 +33,9 @@ class Role(enum.Enum):
     FOLLOWER = "follower"
 
 
+LEADER: Final = Role.LEADER  # an enum's member takes a while to be looked up
+
+
 class Event(enum.Enum):
     """What a machine is told."""
 
@@ -194,7 +197,7 @@ class Machine:
 
     def may_append(self, acks: int) -> ErrorCode | None:
         """Why batches may not be appended now; None if they may."""
-        if self.role is not Role.LEADER:
+        if self.role is not LEADER:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if acks == ALL and self.is_under_min_in_sync:
             return ErrorCode.NOT_ENOUGH_REPLICAS

@@ -71,11 +71,12 @@ class PartitionWriter:
 
         LargeBatch where the check takes more than a moment: `validate_large` goes on with it.
         """
-        partition = self._partition
+        partition = self._owner()
+        assert partition is not None
         validated = validate_produce(
             records, partition.log.produce_settings, partition.name, version, now_ms, has_transactional_id
         )
-        return self.append_validated(validated, version, now_ms, acks)
+        return self._append(partition, validated, version, now_ms, acks)
 
     def validate_large(self, large: LargeBatch, now_ms: int) -> ValidateSteps:
         """The check in steps, for a batch that was found to be large; `append_validated` is what is left then."""
@@ -84,8 +85,12 @@ class PartitionWriter:
 
     def append_validated(self, validated: Validated, version: int, now_ms: int, acks: int) -> tuple[Appended, int]:
         """Append a batch, or gather it if it is small: then its offset is known, and `wait` tells whether it lasts."""
+        return self._append(self._partition, validated, version, now_ms, acks)
+
+    def _append(
+        self, partition: Partition, validated: Validated, version: int, now_ms: int, acks: int
+    ) -> tuple[Appended, int]:
         batch, header, log_append_time = validated
-        partition = self._partition
         log = partition.log
         reason = partition.machine.may_append(acks)
         if reason is not None:

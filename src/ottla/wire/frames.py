@@ -6,7 +6,7 @@ import struct
 from collections.abc import Generator
 from typing import Any
 
-from ottla.wire.apis import Api
+from ottla.wire.apis import API_VERSIONS, Api
 from ottla.wire.header import (
     RequestHeader,
     has_tagged_response_header,
@@ -36,7 +36,17 @@ def encode_request(correlation_id: int, client_id: str | None, request: Request,
 
 def encode_response(correlation_id: int, response: Response, version: int) -> list[Part]:
     """The parts of a frame, ready to be sent: one piece, unless the response carries records."""
-    return _framed(correlation_id, response, version, response.writers[version](response))
+    parts: list[Any] = response.writers[version](response)
+    if len(parts) > 1 or len(parts[0]) > JOINED_BYTES:
+        return _framed(correlation_id, response, version, parts)
+    body, api = parts[0], response.api
+    if (
+        version >= api.flexible and api is not API_VERSIONS
+    ):  # a tagged header; calls to find out cost as much as the rest
+        parts[0] = _pack_tagged_head(len(body) + _TAGGED_HEAD_BYTES, correlation_id) + body
+    else:
+        parts[0] = _pack_head(len(body) + _HEAD_BYTES, correlation_id) + body
+    return parts
 
 
 def encode_response_in_steps(

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import NoReturn, cast
 
+from ottla.wire.apis import PRODUCE
 from ottla.wire.layout import Array, Field, Nested, carries_records, layout_of, least_size_bytes
 from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.schema import Message, Reader, Request, StepReader, Struct, constructor_order
@@ -23,8 +24,19 @@ MOST_ELEMENTS_WITH_RECORDS = 10_000  # likewise, where the request must be read 
 STEP_ELEMENTS = 512  # a power of two
 
 
-def compile_reader(message: type[Message], version: int) -> Reader:
+def generate_reader(message: type[Message], version: int) -> Reader:
     return cast(Reader, _ReaderBuilder(message, version).build())
+
+
+def compile_reader(message: type[Message], version: int) -> Reader:
+    """A generated one, behind the fast path if the message has that."""
+    reader = generate_reader(message, version)
+    if issubclass(message, Request) and message.api is PRODUCE:
+        from ottla.wire import fast_path
+
+        if fast_path.COMPILED:
+            return fast_path.ProduceReader(version, reader)
+    return reader
 
 
 def compile_step_reader(message: type[Message], version: int) -> StepReader:

@@ -7,7 +7,7 @@ last counts. Acks 0 gets no answer, and a closed connection where something was 
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker.leaders import FIRST_PRODUCE_WITH_LEADER, hint_producer
 from ottla.broker.quotas.quotas import PRODUCER_BYTE_RATE
@@ -25,7 +25,6 @@ from ottla.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from ottla.wire.templates import FIRST_VERSION_WITH_TOPIC_IDS
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -37,50 +36,63 @@ if TYPE_CHECKING:
     from ottla.wire.parts import Buffer
     from ottla.wire.schema import Response
 
+FIRST_VERSION_WITH_TOPIC_IDS = 13
 ALLOWED_ACKS = (-1, 0, 1)
 AT_ONCE_BYTES = 1 << 16  # a larger request of several partitions lets others in between
 AT_ONCE_PARTITIONS = 50  # and so does one of more: the first record of each makes a folder
-NO_REFUSALS: Refusals = {}
+
+# By positions, which costs half as much as by names.
+_partition_response: Any = PartitionProduceResponse
+_topic_response: Any = TopicProduceResponse
+_response: Any = ProduceResponse
 
 
-def handle(broker: Broker, request: ProduceRequest, context: Context) -> Response | Steps | None:
-    context.connection.knows_topics = True
-    if request.transactional_id is None:
-        return _produce(broker, request, context, NO_REFUSALS)
-    from ottla.broker.coordinators.transactional_produce import when_admitted
-
-    def find(topic: TopicProduceData, data: PartitionProduceData) -> Partition | None:
-        return _find(broker, topic, data.index, context.version)
-
-    return when_admitted(broker, request, context, find, lambda refusals: _produce(broker, request, context, refusals))
-
-
-def _find(broker: Broker, topic: TopicProduceData, index: int, version: int) -> Partition | None:
-    if version >= FIRST_VERSION_WITH_TOPIC_IDS:
-        return broker.topics.partition_by_id(topic.topic_id, index)
-    return broker.topics.partition(topic.name, index)
-
-
-def _produce(broker: Broker, request: ProduceRequest, context: Context, refusals: Refusals) -> Steps | None:
+def handle(
+    broker: Broker, request: ProduceRequest, context: Context, refusals: Refusals | None = None
+) -> Response | Steps | None:
     """Append what is not refused by the coordinator of its transaction: at once if that can be, or else in steps."""
+    context.connection.knows_topics = True
+    if request.transactional_id is not None and refusals is None:
+        return _when_admitted(broker, request, context)
     topics = request.topic_data
     is_one = len(topics) == 1 and len(topics[0].partition_data) == 1
     if not is_one:
         topics = _merged(topics)
     produced = Produced(broker, request, context, refusals, topics)
     if not is_one and (
-        context.size_bytes > AT_ONCE_BYTES or sum(len(topic.partition_data) for topic in topics) > AT_ONCE_PARTITIONS
+        context.size_bytes > AT_ONCE_BYTES or sum([len(topic.partition_data) for topic in topics]) > AT_ONCE_PARTITIONS
     ):
         return produced.in_steps()
     try:
-        for topic, answer in zip(topics, produced.answers, strict=True):
-            answers = answer.partition_responses
+        for topic in topics:
+            answers = produced.begin(topic)
             for data in topic.partition_data:
                 answers.append(produced.partition(topic, data))
     except LargeBatch:
         return produced.in_steps()
     produced.appended()
     return None
+
+
+def _when_admitted(broker: Broker, request: ProduceRequest, context: Context) -> Response | Steps | None:
+    """Produce in a transaction, whose coordinator may have to be asked before."""
+    from ottla.broker.coordinators.transactional_produce import when_admitted
+
+    return when_admitted(
+        broker,
+        request,
+        context,
+        lambda topic, data: _find(broker, topic, data.index, context.version),
+        lambda refusals: handle(broker, request, context, refusals),
+    )
+
+
+def _find(broker: Broker, topic: TopicProduceData, index: int, version: int) -> Partition | None:
+    topics = broker.topics
+    known = (
+        topics.by_name.get(topic.name) if version < FIRST_VERSION_WITH_TOPIC_IDS else topics.by_id.get(topic.topic_id)
+    )
+    return None if known is None else known.replicas.get(index)
 
 
 def _merged(topics: list[TopicProduceData]) -> list[TopicProduceData]:
@@ -122,15 +134,13 @@ class Produced:
         broker: Broker,
         request: ProduceRequest,
         context: Context,
-        refusals: Refusals,
+        refusals: Refusals | None,
         topics: list[TopicProduceData],
     ) -> None:
         self._broker = broker
         self._context = context
         self._topics = topics
-        self.answers = [
-            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[]) for topic in topics
-        ]
+        self.answers: list[TopicProduceResponse] = []
         self._now_ms = broker.clock_ms()
         self._acks = request.acks
         self._timeout_ms = request.timeout_ms
@@ -140,6 +150,12 @@ class Produced:
         self._failed = False
         self._left = 1  # appends that are not acknowledged, and the request itself
         self._throttle_ms = 0
+
+    def begin(self, topic: TopicProduceData) -> list[PartitionProduceResponse]:
+        """Where the answers for the partitions of a topic go."""
+        answers: list[PartitionProduceResponse] = []
+        self.answers.append(_topic_response(answers, topic.name, topic.topic_id))
+        return answers
 
     # Acknowledging
 
@@ -173,7 +189,7 @@ class Produced:
     def _answer(self) -> None:
         context = self._context
         if self._acks:
-            response = ProduceResponse(responses=self.answers, throttle_time_ms=self._throttle_ms)
+            response = _response(self.answers, self._throttle_ms)
             if self._failed and self._version >= FIRST_PRODUCE_WITH_LEADER:
                 hint_producer(self._broker, context.connection, response)
             context.reply(response)
@@ -185,14 +201,14 @@ class Produced:
     # Appending
 
     def partition(self, topic: TopicProduceData, data: PartitionProduceData) -> PartitionProduceResponse:
-        index = data.index
-        if self._acks not in ALLOWED_ACKS:
+        index, version, acks = data.index, self._version, self._acks
+        if acks not in ALLOWED_ACKS:
             return self._refused(index, ErrorCode.INVALID_REQUIRED_ACKS)
-        partition = _find(self._broker, topic, index, self._version)
+        partition = _find(self._broker, topic, index, version)
         if partition is None:
-            named = topic.name if self._version < FIRST_VERSION_WITH_TOPIC_IDS else topic.topic_id
+            named = topic.name if version < FIRST_VERSION_WITH_TOPIC_IDS else topic.topic_id
             return self._refused(index, self._broker.topics.missing_code(named, index))
-        records = cast("Buffer | None", data.records)  # read from a frame, it is no file
+        records: Any = data.records  # read from a frame, it is no file
         if partition.topic in INTERNAL:
             return self._refused(index, self._code_for_internal(records))
         placement = partition.log.placement
@@ -208,14 +224,12 @@ class Produced:
         if self._has_transactional_id and self._comes_too_late(partition, records):
             return self._refused(index, ErrorCode.INVALID_TXN_STATE, partition.log.log_start_offset)
         try:
-            result = partition.writer.produce(
-                records, self._version, self._now_ms, self._acks, self._has_transactional_id
-            )
+            result = partition.writer.produce(records, version, self._now_ms, acks, self._has_transactional_id)
         except MisplacedKeys as refusal:
             return self._misplaced(partition, index, refusal)
         except (InvalidRecords, LogError) as failure:
             return self._not_appended(partition, index, failure)
-        return self._wait(partition, index, result, len(cast("Buffer", records)))
+        return self._wait(partition, index, result, len(records))
 
     def in_steps(self) -> Steps:
         """Append what is not appended yet, and let others in between."""
@@ -224,8 +238,9 @@ class Produced:
         return self._steps()
 
     def _steps(self) -> Steps:
-        for topic, answer in zip(self._topics, self.answers, strict=True):
-            answers = answer.partition_responses
+        for number, topic in enumerate(self._topics):
+            begun = number < len(self.answers)
+            answers = self.answers[number].partition_responses if begun else self.begin(topic)
             for data in topic.partition_data[len(answers) :]:
                 answers.append((yield from self._partition_in_steps(topic, data)))
                 data.records = None
@@ -277,20 +292,14 @@ class Produced:
         self, partition: Partition, index: int, result: tuple[Appended, int], size_bytes: int
     ) -> PartitionProduceResponse:
         appended, log_append_time_ms = result
-        answer = PartitionProduceResponse(
-            index=index,
-            error_code=0,
-            base_offset=appended.base_offset,
-            log_append_time_ms=log_append_time_ms,
-            log_start_offset=partition.log.log_start_offset,
+        answer: PartitionProduceResponse = _partition_response(
+            index, 0, appended.base_offset, log_append_time_ms, partition.log.log_start_offset
         )
+        # When replicas have taken too long, if there are others than this one.
+        due = self._broker.loop.now() + self._timeout_ms / 1000 if partition.machine.followers else NEVER
         self._left += 1
-        partition.wait(appended.last_offset + 1, self._acks, self, (answer, size_bytes), self._due(partition))
+        partition.wait(appended.last_offset + 1, self._acks, self, (answer, size_bytes), due)
         return answer
-
-    def _due(self, partition: Partition) -> float:
-        """When its replicas have taken too long, if it has others than this one."""
-        return self._broker.loop.now() + self._timeout_ms / 1000 if partition.machine.followers else NEVER
 
     def _comes_too_late(self, partition: Partition, records: Buffer | None) -> bool:
         """Whether a transaction was ended while its write was under way: what comes now would stay undecided."""

@@ -1,10 +1,11 @@
-"""Produce with and without templates: the same answers, logs, metrics and quotas; and how small writes are joined."""
+"""Produce with and without the wire's fast path: the same answers, logs, metrics and quotas; how writes are joined."""
 
 from __future__ import annotations
 
 import errno
 import itertools
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -15,17 +16,18 @@ from hypothesis import strategies as st
 from ottla.broker.dispatch import Dispatch
 from ottla.broker.network.connection import Connection, Slot
 from ottla.broker.quotas.quotas import PRODUCER_BYTE_RATE, client_entity
-from ottla.broker.repeats import Repeats
 from ottla.log.files import DiskFile
 from ottla.records.build import build_batch
 from ottla.records.compression import LZ4, NONE
 from ottla.replica.writer import MOST_GATHERED_BATCH_BYTES
 from ottla.wire.errors import ErrorCode
-from ottla.wire.frames import decode_request, decode_response, encode_request
-from ottla.wire.header import RequestHeader
+from ottla.wire.fast_path import ProduceReader, ProduceWriter
+from ottla.wire.frames import decode_response, encode_request
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.wire.parts import Buffer
-from ottla.wire.templates import MISSES_FOR_ONE, ProduceTemplates
+from ottla.wire.reader import generate_reader
+from ottla.wire.schema import Reader, Writer
+from ottla.wire.writer import generate_writer
 from tests.broker.opened_broker import OpenBroker, topic
 
 NOW_MS = 1_700_000_000_000
@@ -60,17 +62,29 @@ class Client:
         return b"".join(bytes(cast("Buffer", part)) for slot in self.slots for part in slot.parts or ())
 
 
-class NoTemplates(ProduceTemplates):
-    """Learns nothing, so nothing is ever known."""
+class Messages:
+    """How Produce is read and written: by generated functions, and by the fast path before them or not."""
 
-    def learn(self, header: RequestHeader, request: ProduceRequest) -> None:
-        pass
+    def __init__(self, *, is_fast: bool) -> None:
+        self.readers: dict[int, Reader] = {}
+        self.writers: dict[int, Writer] = {}
+        for version in range(ProduceRequest.api.least_served, ProduceRequest.api.highest + 1):
+            read, write = generate_reader(ProduceRequest, version), generate_writer(ProduceResponse, version)
+            self.readers[version] = ProduceReader(version, read) if is_fast else read
+            self.writers[version] = ProduceWriter(version, write) if is_fast else write
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(ProduceRequest, "readers", self.readers)
+            patched.setattr(ProduceResponse, "writers", self.writers)
+            yield
 
 
 class Side:
-    """A broker that handles frames with one kind of templates."""
+    """A broker that handles frames with or without the fast path."""
 
-    def __init__(self, folder: Path, templates: ProduceTemplates) -> None:
+    def __init__(self, folder: Path, *, is_fast: bool = True) -> None:
         self.opened = OpenBroker(folder)
         self.broker = self.opened.broker
         self.broker.clock_ms = self.broker.steady_ms = lambda: NOW_MS  # type: ignore[method-assign]
@@ -82,12 +96,11 @@ class Side:
             topic("small", segment_bytes="1048576", max_message_bytes="300"),
         )
         self.dispatch = Dispatch(self.broker)
-        self.templates = self.dispatch._templates = templates
-        self.dispatch._repeats = Repeats(self.broker)
+        self._messages = Messages(is_fast=is_fast)
         self._seen: dict[tuple[str, int], int] = {}
 
     def limit(self, *, is_limited: bool) -> None:
-        """With a quota of any client, none is served by the short way."""
+        """With a quota of any client, the time of all is measured."""
         self.broker.quotas.set_limits(client_entity("throttled"), {PRODUCER_BYTE_RATE: 100.0} if is_limited else {})
 
     def ids(self) -> dict[str, bytes]:
@@ -96,12 +109,13 @@ class Side:
     def handle(self, frames: list[bytes]) -> Client:
         """As the loop does in a round that brings these frames."""
         client = Client()
-        for frame in frames:
-            if client.reasons:
-                break  # it is closed
-            self.dispatch.handle(cast(Connection, client), memoryview(bytearray(frame)))
-        self.opened.loop.call_soon(lambda: None)
-        self.opened.loop.run_once()
+        with self._messages.used():
+            for frame in frames:
+                if client.reasons:
+                    break  # it is closed
+                self.dispatch.handle(cast(Connection, client), memoryview(bytearray(frame)))
+            self.opened.loop.call_soon(lambda: None)
+            self.opened.loop.run_once()
         return client
 
     def logs(self) -> dict[tuple[str, int], bytes]:
@@ -210,7 +224,7 @@ receives = st.lists(st.lists(st.one_of(usual, usual, asked), max_size=8), max_si
 @pytest.fixture(scope="module")
 def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
     folder = tmp_path_factory.mktemp
-    both = Side(folder("with"), ProduceTemplates()), Side(folder("without"), NoTemplates())
+    both = Side(folder("with")), Side(folder("without"), is_fast=False)
     yield both
     for side in both:
         side.opened.stop()
@@ -258,7 +272,7 @@ def test_bytes_that_are_changed_anywhere(
 
 @pytest.fixture
 def side(tmp_path: Path) -> Iterator[Side]:
-    made = Side(tmp_path, ProduceTemplates())
+    made = Side(tmp_path)
     yield made
     made.opened.stop()
 
@@ -309,18 +323,6 @@ def test_requests_that_come_together_are_written_together(side: Side, writes: li
     assert len(writes) == 1
     assert offsets(client, version) == list(range(10))
     assert side.broker.metrics.requests["Produce"] == 10
-
-
-@pytest.mark.parametrize("version", [5, 7, 9, 12])
-def test_what_is_repeated_is_read_by_a_template(side: Side, version: int) -> None:
-    [first, second] = frames(2, version=version)
-    side.handle([first])
-    matched = side.templates.match(memoryview(second))
-    assert matched is not None
-    template, correlation_id, records = matched
-    header, request = template.read(correlation_id, records)
-    assert (header, request) == decode_request(memoryview(second))
-    assert (header.version, header.correlation_id, header.client_id, request.acks) == (version, 1, "bench", 1)
 
 
 def test_batches_of_several_producers_are_written_together(side: Side, writes: list[Buffer]) -> None:
@@ -449,21 +451,6 @@ def test_a_quota_that_is_set_holds_for_the_next_request(side: Side) -> None:
     client = side.handle(frames(1))
     assert client.muted
     assert decode_response(client.received[4:], ProduceRequest.api, 12)[1].throttle_time_ms > 0  # type: ignore[attr-defined]
-
-
-def test_what_is_remembered_is_bounded(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And who meets a few more than that does not lose them all over and over."""
-    monkeypatch.setattr("ottla.wire.templates.MOST_TEMPLATES", 10)
-    for _ in range(4):
-        for number in range(15):
-            side.handle(frames(1, client_id=f"client-{number}"))
-    assert len(side.templates) == 10
-    frame = memoryview(frames(1, client_id="client-3")[0])
-    assert side.templates.match(frame) is not None
-    for number in range(MISSES_FOR_ONE):
-        side.handle(frames(1, client_id=f"other-{number}"))
-    assert len(side.templates) == 10
-    assert side.templates.match(memoryview(frames(1, client_id="client-0")[0])) is None  # the oldest goes
 
 
 @pytest.mark.parametrize("acks", [2, -2])
