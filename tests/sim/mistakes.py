@@ -180,13 +180,13 @@ OF_CLUSTERS: dict[str, Callable[[], Planted]] = {
     "elect anybody": elect_anybody,
     "tell of memory": tell_of_memory,
 }
-OF_IN_SYNC: dict[str, Callable[[], Planted]] = {"trust the restarted": trust_the_restarted}
 BY_HAND: dict[str, Callable[[], Planted]] = {
     "join early": join_early,
     "leave early": leave_early,
     "commit with too few": commit_with_too_few,
     "forget what was lost": forget_what_was_lost,
     "count late": count_late,
+    "trust the restarted": trust_the_restarted,
 }
 """They take too many seeds for every run of the tests: `python -m tests.sim --in-sync --mistake "join early"`.
 

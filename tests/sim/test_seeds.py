@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from tests.sim import scenario_broker, scenario_cluster, scenario_growing, scenario_in_sync
-from tests.sim.mistakes import MISTAKES, OF_CLUSTERS, OF_GROWING, OF_IN_SYNC
+from tests.sim.mistakes import MISTAKES, OF_CLUSTERS, OF_GROWING
 
 SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", "100"))
 CLUSTER_SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", "60"))
@@ -48,12 +48,11 @@ def test_every_key_is_read_in_order_whatever_happens_while_its_topic_grows(first
         scenario_growing.run(seed)
 
 
-@pytest.mark.parametrize("name", [*MISTAKES, *OF_CLUSTERS, *OF_IN_SYNC, *OF_GROWING])
+@pytest.mark.parametrize("name", [*MISTAKES, *OF_CLUSTERS, *OF_GROWING])
 def test_a_mistake_is_found(name: str) -> None:
     run = scenario_broker.run if name in MISTAKES else scenario_cluster.run
     run = scenario_growing.run if name in OF_GROWING else run
-    run = scenario_in_sync.run if name in OF_IN_SYNC else run
-    mistake, first = (MISTAKES | OF_CLUSTERS | OF_IN_SYNC | OF_GROWING)[name], FIRST_SEEDS.get(name, 0)
+    mistake, first = (MISTAKES | OF_CLUSTERS | OF_GROWING)[name], FIRST_SEEDS.get(name, 0)
     for seed in range(first, first + MOST_SEEDS):
         try:
             with mistake():  # planted anew: whether a seed finds it does not depend on those before
