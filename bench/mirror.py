@@ -32,7 +32,7 @@ TOPIC = "orders"
 SOURCE, COPY = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 0)
 Copy = Callable[[str, str, int, str], None]
 RECORDS, QUICK_RECORDS = 400_000, 20_000
-WHOLE_REPEATS, WHOLE_TIMES = 3, 5
+WHOLE_REPEATS, WHOLE_TIMES = 3, 2
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import pytest
 
 import ottla.testing
 from ottla.broker.broker import Broker
-from ottla.client import LATEST, Admin, NewTopic, Producer, Reader
+from ottla.client import LATEST, Admin, NewRecord, NewTopic, Producer, Reader
 from ottla.records.build import build_batch
 from ottla.records.growth import Phase
 from ottla.records.validate import MisplacedKeys
@@ -93,3 +93,16 @@ def test_a_batch_that_comes_late_is_refused_unless_it_was_appended_before(broker
         grow(admin, 2)
         assert broker.call(lambda broker: produce(broker, 0)) == 0
         assert broker.call(lambda broker: produce(broker, len(KEYS))) == -1
+
+
+def test_a_producer_that_rested_while_the_topic_grew_writes_where_keys_belong(broker: LocalBroker) -> None:
+    """The broker has ended its connection: it asks before it chooses partitions."""
+    with Admin(broker.bootstrap) as admin, Producer(broker.bootstrap, delivery_timeout_ms=20_000) as producer:
+        admin.create_topics([NewTopic("rested", 3)])
+        producer.send_many("rested", [NewRecord(b"0", b"%d" % key) for key in range(20)])
+        admin.expand_in_order({"rested": 6}, quiet_ms=100)
+        wait_until(lambda: admin.describe_growths(["rested"])["rested"][-1].phase is Phase.OPEN, "the topic has grown")
+        producer.send_many("rested", [NewRecord(b"1", b"%d" % key) for key in range(20)])
+        ends = admin.find_offsets("rested", LATEST)
+        assert sum(ends.values()) == 40
+        assert any(ends[index] for index in (3, 4, 5))

@@ -110,6 +110,10 @@ class Cluster:
         """The last attempts that failed."""
         self._away_since: dict[Address, float] = {}
         """Brokers that cannot be reached."""
+        self._losses = 0
+        """How many connections were found ended by their brokers."""
+        self._losses_known: dict[str, int] = {}
+        """How many of them when a topic was asked for last."""
         self._is_closed = False
 
     async def __aenter__(self) -> Self:
@@ -222,6 +226,7 @@ class Cluster:
         asked_at = asyncio.get_running_loop().time()
         async with self._opening.setdefault(place, asyncio.Lock()):
             self._check_open()
+            self._notice_losses()
             connection = self._connections.get(place)
             if connection is None or not connection.is_open:
                 failed = self._failed.get(place)
@@ -286,7 +291,11 @@ class Cluster:
             topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
             allow_auto_topic_creation=allow_creation,
         )
+        self._notice_losses()
+        losses = self._losses
         metadata = read_metadata(await self.ask_any(request, MetadataResponse))
+        found = [name for name, topic in metadata.topics.items() if isinstance(topic, Topic)]
+        self._losses_known.update(dict.fromkeys(found, losses))
         return self._view.take(metadata, asyncio.get_running_loop().time())
 
     async def topic(self, name: str, *, allow_creation: bool = False) -> Topic:
@@ -322,6 +331,20 @@ class Cluster:
         """What is known of a topic, without asking anybody. None if that is nothing, or too old."""
         now = asyncio.get_running_loop().time()
         return self._view.topic_since(name, now - self.options.metadata_age_ms / 1000)
+
+    def is_doubtful(self, name: str) -> bool:
+        """Whether a connection was ended since the topic was asked for.
+
+        So brokers tell clients at rest that something has changed: a topic that grows in order has more partitions.
+        """
+        self._notice_losses()
+        return self._losses_known.get(name, 0) < self._losses
+
+    def _notice_losses(self) -> None:
+        for connection in self._connections.values():
+            if not connection.is_open and not connection.is_loss_noticed:
+                connection.is_loss_noticed = True
+                self._losses += 1
 
     def last_known(self, name: str) -> Topic | None:
         """The same, however old it is."""

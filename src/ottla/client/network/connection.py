@@ -73,6 +73,8 @@ class Connection(asyncio.BufferedProtocol):
         self.features: dict[str, int] = {}
         """The levels of the features that are in force in the cluster."""
         self._muted_until = 0.0
+        self.is_loss_noticed = False
+        """Set by who has counted its end."""
 
     @property
     def is_open(self) -> bool:

@@ -116,10 +116,12 @@ class Sender:
         for chunk in chunks:
             self._unrouted[chunk.topic].append(chunk)
         for name in list(self._unrouted):
-            is_old = self._cluster.known_topic(name) is None
+            is_doubtful = self._cluster.is_doubtful(name)
+            is_old = is_doubtful or self._cluster.known_topic(name) is None
             if is_old:
-                self._learner.want(name)  # what is known serves until then
-            self._route_all(name, self._cluster.last_known(name), now, is_old=is_old)
+                self._learner.want(name)  # what is known serves until then, unless it may have fewer partitions
+            known = None if is_doubtful else self._cluster.last_known(name)
+            self._route_all(name, known, now, is_old=is_old)
         self._dispatch(now)
         self._set_alarm(now, next_opened)
 
