@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 LONGEST_TEXT_BYTES = 32_767
 HIGHEST_OFFSET = 2**63 - 1
@@ -53,3 +53,14 @@ def check_offset(offset: object) -> None:
         raise TypeError(f"an offset is an int, not {offset!r}")
     if not 0 <= offset <= HIGHEST_OFFSET:
         raise ValueError(f"an offset is a number from 0 to 2**63 - 1, not {offset}")
+
+
+def checked_names(names: object, field: str) -> list[str]:
+    """Several names as a list. A single text is refused: it would be taken for as many names as it has letters."""
+    if isinstance(names, str | bytes) or not isinstance(names, Iterable):
+        raise TypeError(f"{field} are a list of names, not {names!r}; for one: [{names!r}]")
+    listed = list(names)
+    for name in listed:
+        if not isinstance(name, str):
+            raise TypeError(f"each of {field} is a str, not {name!r}")
+    return listed

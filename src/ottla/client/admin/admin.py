@@ -25,6 +25,7 @@ from ottla.client.admin.types import (
     ResourceConfigs,
     ResourceKind,
 )
+from ottla.client.checks import checked_names
 from ottla.client.errors import ServerError, all_or_error
 from ottla.client.network.cluster import ClientOptions, Cluster
 from ottla.client.network.metadata import Topic
@@ -127,6 +128,7 @@ class Admin(GrowthAdmin, GroupAdmin, TransactionAdmin, RecordAdmin, QuotaAdmin):
 
     async def describe_topics(self, names: Sequence[str]) -> list[Topic]:
         """In the order of the names."""
+        names = checked_names(names, "names")
         metadata = await self._cluster.retry(lambda: self._cluster.refresh(names))
         found = [
             metadata.topics.get(name, ServerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=name)) for name in names
@@ -135,6 +137,7 @@ class Admin(GrowthAdmin, GroupAdmin, TransactionAdmin, RecordAdmin, QuotaAdmin):
         return all_or_error(errors, [topic for topic in found if isinstance(topic, Topic)])
 
     async def delete_topics(self, names: Sequence[str]) -> list[str]:
+        names = checked_names(names, "names")
         request = DeleteTopicsRequest(
             topics=[DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in names],
             topic_names=list(names),

@@ -7,6 +7,7 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from ottla.client.admin.types import GroupDescription, GroupLag, GroupListing
+from ottla.client.checks import checked_names
 from ottla.client.consumer.visible_count import Advance, count_visible
 from ottla.client.errors import (
     ClientError,
@@ -74,10 +75,12 @@ class GroupAdmin:
 
     async def describe_groups(self, group_ids: Sequence[str]) -> list[GroupDescription]:
         """In the order of the names, whichever of the two protocols they follow."""
+        group_ids = checked_names(group_ids, "group_ids")
         return await _each(describe_group(self._coordinator(group_id), group_id) for group_id in group_ids)
 
     async def delete_groups(self, group_ids: Sequence[str]) -> list[str]:
         """With all their offsets. A group that has members is refused."""
+        group_ids = checked_names(group_ids, "group_ids")
         return await _each(self._delete_group(group_id) for group_id in group_ids)
 
     async def _delete_group(self, group_id: str) -> str:

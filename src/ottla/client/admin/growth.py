@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from ottla.client.admin.cluster import ClusterAdmin
+from ottla.client.checks import checked_names
 from ottla.client.errors import MalformedAnswer, ServerError, all_or_error, raise_for
 from ottla.client.network.cluster import Cluster
 from ottla.records.growth import CONFIG_NAME, Growth, decode_growths
@@ -57,7 +58,7 @@ class GrowthAdmin(ClusterAdmin):
 
     async def describe_growths(self, names: Sequence[str]) -> dict[str, tuple[Growth, ...]]:
         """How topics have grown in order, the first time first; nothing for those that never did."""
-        return await find_growths(self._cluster, names)
+        return await find_growths(self._cluster, checked_names(names, "names"))
 
 
 async def find_growths(cluster: Cluster, names: Sequence[str]) -> dict[str, tuple[Growth, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from ottla.client.checks import checked_names
 from ottla.client.errors import ServerError, all_or_error, raise_for
 from ottla.client.group.coordinator import Coordinator, CoordinatorKind
 from ottla.client.network.cluster import Cluster
@@ -189,7 +190,7 @@ class TransactionAdmin:
         """
         timeout_ms = self._cluster.options.request_timeout_ms
         errors, done = [], []
-        for transactional_id in transactional_ids:
+        for transactional_id in checked_names(transactional_ids, "transactional_ids"):
             try:
                 done.append(await self._fence(transactional_id, timeout_ms))
             except ServerError as error:
