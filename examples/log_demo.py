@@ -13,7 +13,6 @@ from ottla.broker.loop.slices import finished
 from ottla.cli.main import main as ottla
 from ottla.log.compaction import Compaction, cleanable
 from ottla.log.files import DiskFiles
-from ottla.log.housekeeping import run_here
 from ottla.log.log import Log
 from ottla.log.lookup import offset_for_timestamp
 from ottla.log.recovery import Recovered, open_log
@@ -24,6 +23,7 @@ from ottla.records.build import build_batch
 from ottla.records.codec import Record
 from ottla.records.compression import NONE, ZSTD
 from ottla.records.read import read_records
+from ottla.testing.slices import run_here
 
 START_MS = 1_700_000_000_000  # 14 November 2023, 22:13:20 UTC
 MINUTE_MS = 60_000
