@@ -49,6 +49,7 @@ class MysqlShopRun(ShopRun):
         super().__init__(folder, transactions=0, rate=0, seed=0)
         self.mariadb = MariaDb(folder / "mariadb", sync_binlog="1", innodb_flush_log_at_trx_commit="1")
         self.runner: subprocess.Popen[bytes] | None = None
+        self._runner_from = 0  # where in its file begins what it says
 
     def prepare(self) -> None:
         self.check_against = f"mysql://root@127.0.0.1:{self.mariadb.port}/shop."
@@ -58,12 +59,20 @@ class MysqlShopRun(ShopRun):
 
     def start_runner(self) -> None:
         with open(self.folder / "runner.txt", "ab") as output:
+            self._runner_from = output.tell()
             self.runner = subprocess.Popen(
                 [sys.executable, "-m", "ottla", "connect", "run", "connect.toml"],
                 cwd=self.folder,
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
+
+    def runner_runs(self) -> bool:
+        """Whether the runner that was started last has told that its task runs: it needs the broker to come so far."""
+        said = (self.folder / "runner.txt").read_bytes()[self._runner_from :].decode()
+        if self.runner is not None and self.runner.poll() is not None:
+            sys.exit(f"the runner of the connector has ended; it said:\n{said}")
+        return "  running  " in said
 
     def kill(self, what: str) -> bool:
         if what == "mariadb":
@@ -163,6 +172,7 @@ def disturb(run: MysqlShopRun) -> None:
     """Kill each process while changes come, and change a table."""
     run.kill("runner")
     say("kill -9 of the runner of the connector, and another one")
+    wait_for(run.runner_runs, "the other runner to begin", run)
     wait_for(moved(run), "changes after the kill of the runner", run)
     run.kill("mariadb")
     say("kill -9 of MariaDB, and a start")
