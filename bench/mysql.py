@@ -60,6 +60,7 @@ def run(quick: bool) -> list[Result]:
             ]
         finally:
             debezium.close()
+        results += _copies(mariadb, bulk // 4)
         rate = next(each.value for each in results if "one row" in each.name and each.unit == "rows/s")
         return [*results, *_through_a_runner(mariadb, Path(folder), bulk), *_lag(mariadb), *_half_load(mariadb, rate)]
 
@@ -170,6 +171,34 @@ def _read_theirs(mariadb: MariaDb, file: str, position: int) -> Iterator[int]:
             yield len(event.rows)
     finally:
         stream.close()
+
+
+def _copies(mariadb: MariaDb, rows: int) -> list[Result]:
+    """The first copy of four tables, read one after the other and at once."""
+    mariadb.run("CREATE DATABASE copied")
+    for number in range(4):
+        name = f"orders{number}"
+        fill = f"INSERT INTO {name} SELECT {ROW} FROM seq_1_to_{rows}"
+        mariadb.run(TABLE.replace("orders", name), fill, database="copied")
+    results = []
+    for threads in (1, 4):
+        source = MysqlSource(
+            host="127.0.0.1", port=mariadb.port, user="root", tables=["copied.*"], snapshot_max_threads=threads
+        )
+        seconds, cpu = _timed(partial(_copied, source), 4 * rows)
+        name = f"ottla: 4 tables of {rows:,} rows copied, {threads} at once"
+        results.append(Result.of(name, _rate(seconds, 4 * rows), "rows/s"))
+        results.append(Result.of(f"{name}, CPU a row", _each(cpu, 4 * rows), "us"))
+    mariadb.run("DROP DATABASE copied")
+    return results
+
+
+def _copied(source: MysqlSource) -> Iterator[int]:
+    for yielded in source.read(_task(), None):
+        if yielded is not None:
+            count = sum(isinstance(record, SourceRecord) and "orders" in record.topic for record in yielded[0])
+            if count:
+                yield count
 
 
 def _lag(mariadb: MariaDb) -> list[Result]:

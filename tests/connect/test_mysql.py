@@ -3,6 +3,7 @@
 import json
 import random
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,8 @@ from ottla.client import ClientOptions
 from ottla.connect.check import check_connector
 from ottla.connect.configuration import load
 from ottla.connect.interface import ConnectorRefused
-from ottla.connect.mysql import capture
 from ottla.connect.mysql.checks import check_rights
 from ottla.connect.mysql.connection import Address, Server, SqlConnection
-from ottla.connect.mysql.snapshot import read_chunk
 from ottla.connect.mysql.source import _refuse_another_history, _refuse_another_server
 from ottla.connect.positions import Positions
 from ottla.pipelines.tables.event import read_event
@@ -44,8 +43,9 @@ def failed_with(bootstrap: str) -> str:
 class Load(threading.Thread):
     """Random statements until it is stopped, one connection."""
 
-    def __init__(self, mariadb: MariaDb, database: str, seed: int) -> None:
+    def __init__(self, mariadb: MariaDb, database: str, seed: int, tables: Sequence[str] = ("orders",)) -> None:
         super().__init__(daemon=True)
+        self._tables = tables
         self.random = random.Random(seed)
         self.stopping = threading.Event()
         self.count = 0
@@ -59,23 +59,23 @@ class Load(threading.Thread):
         connection.close()
 
     def _one(self, cursor: Any) -> None:
-        key = self.random.randrange(400)
+        key, table = self.random.randrange(400), self.random.choice(self._tables)
         match self.random.randrange(10):
             case 0 | 1 | 2 | 3:
                 cursor.execute(
-                    "REPLACE INTO orders (id, item, amount) VALUES (%s, %s, %s)", (key, f"é{key}", self.count)
+                    f"REPLACE INTO {table} (id, item, amount) VALUES (%s, %s, %s)", (key, f"é{key}", self.count)
                 )
             case 4 | 5 | 6:
-                cursor.execute("UPDATE orders SET amount = amount + 1 WHERE id BETWEEN %s AND %s", (key, key + 5))
+                cursor.execute(f"UPDATE {table} SET amount = amount + 1 WHERE id BETWEEN %s AND %s", (key, key + 5))
             case 7:
-                cursor.execute("UPDATE IGNORE orders SET id = %s WHERE id = %s", (self.random.randrange(400), key))
+                cursor.execute(f"UPDATE IGNORE {table} SET id = %s WHERE id = %s", (self.random.randrange(400), key))
             case 8:
-                cursor.execute("DELETE FROM orders WHERE id = %s", (key,))
+                cursor.execute(f"DELETE FROM {table} WHERE id = %s", (key,))
             case _:
                 cursor.execute("BEGIN")
-                cursor.execute("INSERT IGNORE INTO orders (id, item, amount) VALUES (%s, 'x', 0)", (key,))
+                cursor.execute(f"INSERT IGNORE INTO {table} (id, item, amount) VALUES (%s, 'x', 0)", (key,))
                 cursor.execute("SAVEPOINT s")
-                cursor.execute("DELETE FROM orders WHERE id = %s", (key + 1,))
+                cursor.execute(f"DELETE FROM {table} WHERE id = %s", (key + 1,))
                 if self.random.random() < 0.5:
                     cursor.execute("ROLLBACK TO s")
                 cursor.execute("COMMIT" if self.random.random() < 0.8 else "ROLLBACK")
@@ -85,12 +85,18 @@ class Load(threading.Thread):
 def test_killed_runners_lose_and_double_nothing(
     ottla: LocalBroker, mariadb: MariaDb, database: str, tmp_path: Path
 ) -> None:
-    """A snapshot in small chunks under load, runners killed in it and behind it, a column added, the binlog rotated."""
-    mariadb.run(ORDERS, database=database)
-    mariadb.run("INSERT INTO orders SELECT seq, 'first', seq FROM seq_0_to_399", database=database)
+    """Tables are copied side by side in small chunks under load, runners are killed in it and behind it, a column is
+    added, the binlog rotated."""
+    others = ("others", "third")
+    for table in ("orders", *others):
+        mariadb.run(
+            ORDERS.replace("orders", table),
+            f"INSERT INTO {table} SELECT seq, 'first', seq FROM seq_0_to_399",
+            database=database,
+        )
     connectors = source(mariadb, database, chunk_rows=20)
     file = write_file(tmp_path / "shop.toml", ottla.bootstrap, connectors, session_timeout_ms=1_500)
-    load = Load(mariadb, database, seed=1)
+    load = Load(mariadb, database, seed=1, tables=("orders", *others))
     load.start()
     try:
         for more in (60, 250):
@@ -110,7 +116,11 @@ def test_killed_runners_lose_and_double_nothing(
     rows = rows_in(mariadb, database, "orders", columns)  # the default is in all of them
     with RunnerProcess(file) as runner:
         until(lambda: table_of(events_of(ottla.bootstrap, "orders")) == rows)
+        wanted = [rows_in(mariadb, database, table, ["id", "item", "amount"]) for table in others]
+        until(lambda: [table_of(events_of(ottla.bootstrap, table)) for table in others] == wanted)
         runner.stop()
+    for table in others:
+        check_once(events_of(ottla.bootstrap, table))
     events = events_of(ottla.bootstrap, "orders")
     check_once(events)
     assert table_of(events) == rows
@@ -175,32 +185,6 @@ def test_keys_that_change_tables_that_come_and_truncates(
     assert [each.split()[0] for each in statements if each] == ["CREATE", "RENAME", "TRUNCATE"]
 
 
-def test_several_tables_are_copied_in_turns_by_keys_of_any_kind(
-    ottla: LocalBroker, mariadb: MariaDb, database: str, tmp_path: Path
-) -> None:
-    mariadb.run(
-        "CREATE TABLE texts (k VARCHAR(10) COLLATE utf8mb4_general_ci PRIMARY KEY, n INT)",
-        "INSERT INTO texts SELECT CONCAT(IF(seq % 2, 'a', 'B'), seq), seq FROM seq_1_to_50",
-        "CREATE TABLE pairs (a ENUM('z', 'y', 'x'), b VARBINARY(4), c BIT(4), PRIMARY KEY (a, b, c))",
-        "INSERT INTO pairs SELECT 1 + seq % 3, UNHEX(HEX(seq % 5)), seq % 7 FROM seq_1_to_50 GROUP BY 1, 2, 3",
-        "CREATE TABLE nokey (x INT, y INT)",
-        "INSERT INTO nokey SELECT seq, 0 FROM seq_1_to_30",
-        "CREATE TABLE empty (id INT PRIMARY KEY)",
-        database=database,
-    )
-    keys = {f'"{database}.nokey"': ["x"]}
-    with running(tmp_path, ottla.bootstrap, source(mariadb, database, chunk_rows=7, keys=keys)):
-        until(lambda: (found := state_of(ottla.bootstrap)) and (found.error or "follows" in (found.doing or "")))
-        assert state_of(ottla.bootstrap).error is None
-        mariadb.run("UPDATE nokey SET y = 1 WHERE x = 3", database=database)
-        wait_for_events(ottla.bootstrap, "nokey", 31)
-    for table, count in (("texts", 50), ("pairs", mariadb.run(f"SELECT count(*) FROM {database}.pairs")[0][0])):
-        events = events_of(ottla.bootstrap, table)
-        assert len(events) == count == len(table_of(events))
-    last = events_of(ottla.bootstrap, "nokey")[-1]
-    assert (last["op"], last["key"], last["before"]["y"], last["after"]["y"]) == ("u", {"x": 3}, 0, 1)
-
-
 def test_debeziums_envelope_is_what_the_pipeline_reads(
     ottla: LocalBroker, mariadb: MariaDb, database: str, tmp_path: Path
 ) -> None:
@@ -239,57 +223,6 @@ def test_it_begins_where_it_is_told(
             events = wait_for_events(ottla.bootstrap, "orders", 59)
             until(lambda: (found := state_of(ottla.bootstrap)) and "follows" in (found.doing or ""))
     assert [event["key"]["id"] for event in events] == list(range(2, 61))
-
-
-def test_a_chunk_waits_for_the_binlog_to_reach_its_place(
-    ottla: LocalBroker, mariadb: MariaDb, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Rows change just before each chunk is read, when the binlog has not been followed so far."""
-    mariadb.run(ORDERS, "INSERT INTO orders SELECT seq, 'first', 0 FROM seq_1_to_40", database=database)
-
-    def read_behind_a_change(*arguments: Any, **options: Any) -> Any:
-        mariadb.run("UPDATE orders SET amount = amount + 1 WHERE id % 2", database=database)
-        return read_chunk(*arguments, **options)
-
-    monkeypatch.setattr(capture, "read_chunk", read_behind_a_change)
-    with running(tmp_path, ottla.bootstrap, source(mariadb, database, chunk_rows=10)):
-        until(lambda: (found := state_of(ottla.bootstrap)) and "follows" in (found.doing or ""))
-        events = wait_for_events(ottla.bootstrap, "orders", 20 + 5 * 20)
-    check_once(events)
-    # A row whose change is there anyway is not copied.
-    assert {event["key"]["id"] for event in events if event["op"] == "r"} == set(range(2, 41, 2))
-    assert table_of(events) == rows_in(mariadb, database, "orders", ["id", "item", "amount"])
-
-
-def test_without_a_place_of_its_own_a_chunk_leaves_out_what_changes_around_it(
-    ottla: LocalBroker, mariadb: MariaDb, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As the copy is made of MySQL: between the ends of the binlog before and after a chunk."""
-    mariadb.run(ORDERS, "INSERT INTO orders SELECT seq, 'first', 0 FROM seq_1_to_40", database=database)
-    query = SqlConnection.query
-
-    def query_amid_changes(sql: SqlConnection, statement: str, arguments: Any = ()) -> Any:
-        is_chunk = statement.startswith("SELECT `id`")
-        if is_chunk:
-            mariadb.run("UPDATE orders SET amount = 1 WHERE id % 10 = 3", database=database)
-        found = query(sql, statement, arguments)
-        if is_chunk:
-            mariadb.run("UPDATE orders SET amount = 2 WHERE id % 10 IN (3, 5)", database=database)
-            mariadb.run("DELETE FROM orders WHERE id = 37", database=database)
-        return found
-
-    def read_as_of_mysql(*arguments: Any, is_mariadb: bool) -> Any:
-        return read_chunk(*arguments, is_mariadb=False)
-
-    monkeypatch.setattr(capture, "read_chunk", read_as_of_mysql)
-    monkeypatch.setattr(SqlConnection, "query", query_amid_changes)
-    with running(tmp_path, ottla.bootstrap, source(mariadb, database)):
-        until(lambda: (found := state_of(ottla.bootstrap)) and "follows" in (found.doing or ""))
-    events = events_of(ottla.bootstrap, "orders")
-    check_once(events)
-    copied = {event["key"]["id"] for event in events if event["op"] == "r"}
-    assert copied == {number for number in range(1, 41) if number % 10 not in (3, 5) and number != 37}
-    assert table_of(events) == rows_in(mariadb, database, "orders", ["id", "item", "amount"])
 
 
 def test_the_server_is_started_again(ottla: LocalBroker, mariadb: MariaDb, database: str, tmp_path: Path) -> None:

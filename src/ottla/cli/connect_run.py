@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -75,17 +74,16 @@ def run(options: argparse.Namespace) -> int:
         configuration, chosen = _load(options)
         for connector in chosen:
             connector.make()
-        stopping = threading.Event()
-        call_on_stop_signals(stopping.set)
         runner = Runner(configuration, chosen, tell=tell)
+        call_on_stop_signals(runner.stopping.set)
         if address is not None:
             url = f"http://{address[0]}:{_served(pages, address)}/metrics"
             print(json.dumps({"metrics": url}) if options.json else f"metrics on {url}", flush=True)
-        runner.start()
         if not options.json:
             names = ", ".join(connector.name for connector in chosen)
             print(f"runner {runner.name}: {names}; Ctrl-C ends it", flush=True)
-        stopping.wait()
+        runner.start()
+        runner.stopping.wait()
         runner.stop()
         pages.close()
     return 0

@@ -7,9 +7,10 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 
+from ottla.client import ClientError
 from ottla.connect.configuration import Configuration, ConnectorConfiguration
 from ottla.connect.state import StateFollower, TaskStatus
-from ottla.connect.supervisor import STOP_SECONDS, Supervisor
+from ottla.connect.supervisor import RETRY_SECONDS, STOP_SECONDS, Supervisor
 
 
 def _nobody(connector: str, task: str, status: TaskStatus) -> None:
@@ -28,13 +29,30 @@ class Runner:
         chosen = configuration.chosen(None) if connectors is None else connectors
         self.supervisors = [Supervisor(configuration, connector, self._states, self.name, tell) for connector in chosen]
         self._threads: list[threading.Thread] = []
+        self.stopping = threading.Event()
+        """Set it, and `start` waits no longer."""
 
     def start(self) -> None:
-        self._states.open()
+        """A cluster that is not there yet is waited for, and told meanwhile, as connectors do with databases."""
+        while not self._open_states():
+            if self.stopping.wait(RETRY_SECONDS):
+                return
         for supervisor in self.supervisors:
             thread = threading.Thread(target=supervisor.run, name=f"connect-{supervisor.connector.name}", daemon=True)
             self._threads.append(thread)
             thread.start()
+
+    def _open_states(self) -> bool:
+        """Whether the cluster is there. An error that would be the same the next time is raised."""
+        try:
+            self._states.open()
+        except ClientError as error:
+            if not error.is_retriable:
+                raise
+            for supervisor in self.supervisors:
+                supervisor.tell_trouble(error)
+            return False
+        return True
 
     def stop(self) -> None:
         """Ends what runs, waits for it, and gives it to others."""

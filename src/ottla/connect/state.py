@@ -119,26 +119,29 @@ class StateFollower:
         self._states, self._next_offset = States(), 0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="connect-state", daemon=True)
-        self._producer = Producer(bootstrap, options=options, linger_ms=0)
+        self._producer: Producer | None = None
 
     def open(self) -> None:
+        """Where it fails, it can be tried again."""
         ensure_topic(self._bootstrap, self._options, TOPIC, partitions=1, configs=COMPACTED)
-        self._producer.open()
         self._states, self._next_offset = load_states(self._bootstrap, self._options)
+        self._producer = Producer(self._bootstrap, options=self._options, linger_ms=0).open()
         self._thread.start()
 
     def close(self) -> None:
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join()
-        with contextlib.suppress(ClientError):  # the last words of a status are not worth more
-            self._producer.close(5)
+        if self._producer is not None:
+            with contextlib.suppress(ClientError):  # the last words of a status are not worth more
+                self._producer.close(5)
 
     def wish_for(self, connector: str) -> Wish:
         return self._states.of(connector).wish
 
     def tell(self, connector: str, task: str, status: TaskStatus | None) -> None:
         """Waits for nothing: what does not arrive is told again soon."""
+        assert self._producer is not None
         record = status_record(connector, task, status)
         with contextlib.suppress(ClientError):
             self._producer.send(TOPIC, record.value, key=record.key)

@@ -178,12 +178,12 @@ class Supervisor:
                 else:
                     self._run_sink()
             except Exception as error:  # of the client, or of a connector that cannot be made
-                self._tell_trouble(error)
+                self.tell_trouble(error)
                 self._stopping.wait(RETRY_SECONDS)
             finally:
                 self._end_tasks(list(self._tasks))
 
-    def _tell_trouble(self, error: Exception) -> None:
+    def tell_trouble(self, error: Exception) -> None:
         """Why it is not in its group. Told here alone: the cluster may not be there to tell."""
         text = self._configuration.secrets.hide(str(error) or type(error).__name__)
         self._tell(self.connector.name, "-", TaskStatus("waiting", self._runner, now_ms(), error=text))

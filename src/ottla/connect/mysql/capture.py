@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ottla.connect.interface import SourceRecord
 from ottla.connect.mysql.binlog import Begun, BinlogReader, Committed, Ddl, Place, RowChanges
 from ottla.connect.mysql.catalog import Catalog, TableChoice
+from ottla.connect.mysql.chunk_readers import ChunkReaders
 from ottla.connect.mysql.connection import Server, SqlConnection
 from ottla.connect.mysql.envelope import Envelope, Make, Stamp, snapshot_stamp
 from ottla.connect.mysql.history import SchemaHistory
@@ -34,14 +37,22 @@ class _Named:
     schema_json: bytes
 
 
+@dataclass(slots=True)
+class _ChunkAhead:
+    """A chunk that is being read, or that waits for the binlog; and the keys of its table that change meanwhile."""
+
+    future: Future[Chunk | None]
+    changed: set[bytes]
+
+
 class Capture:
     def __init__(
-        self, *, sql: SqlConnection, server: Server, position: Mapping[str, Any], catalog: Catalog, choice: TableChoice,
-        keys: Mapping[str, Sequence[str]], decodes: Mapping[int, Decode | None], history: SchemaHistory,
-        envelope: Envelope, name_topic: Callable[[str, str], str], create_topic: Callable[[str], None],
-        chunk_rows: int, tombstones: bool, transactions_topic: str | None,
+        self, *, readers: ChunkReaders, server: Server, position: Mapping[str, Any], catalog: Catalog,
+        choice: TableChoice, keys: Mapping[str, Sequence[str]], decodes: Mapping[int, Decode | None],
+        history: SchemaHistory, envelope: Envelope, name_topic: Callable[[str, str], str],
+        create_topic: Callable[[str], None], chunk_rows: int, tombstones: bool, transactions_topic: str | None,
     ) -> None:  # fmt: skip
-        self._sql = sql
+        self._readers = readers
         self._server = server
         self._catalog = catalog
         self._choice = choice
@@ -71,8 +82,9 @@ class Capture:
         self._start_of_transaction = start
         self._is_between = True
         self._copying: deque[str] = deque()
-        self._chunk: Chunk | None = None
-        self._changed: set[bytes] = set()
+        """Tables, in the order in which they get their next turn."""
+        self._chunks: dict[str, _ChunkAhead] = {}
+        """Of each table one at most."""
         self._last_time = 0.0
         self._look_for_tables()
 
@@ -87,19 +99,13 @@ class Capture:
 
     @property
     def is_copying(self) -> bool:
-        return bool(self._copying) or self._chunk is not None
-
-    @property
-    def wants_chunk(self) -> bool:
-        """Nothing is to be waited for: the next chunk can be read."""
-        return bool(self._copying) and self._chunk is None
+        return bool(self._copying)
 
     @property
     def doing(self) -> str:
         if not self.is_copying:
             return f"follows the binlog at {self._reader.place}"
-        left = len(self._copying) + (self._chunk is not None and self._chunk.table.full_name not in self._copying)
-        return f"copies {left} tables"
+        return f"copies {len(self._copying)} tables"
 
     def lag_seconds(self, now: float) -> float | None:
         return max(0.0, now - self._last_time) if self._last_time else None
@@ -132,7 +138,7 @@ class Capture:
             self._add_end(happened)
         records, self._records = self._records, []
         yield records, self._position(happened.place)
-        yield from self._finish_chunk()
+        yield from self._finish_chunks()
 
     def _add_end(self, happened: Committed) -> None:
         assert self._transactions_topic is not None
@@ -164,7 +170,8 @@ class Capture:
                 return
             first = self._skip[1] if end == self._skip[0] else 0
         stamp = Stamp(self._reader.place.file, end, self._stamp_time_ms, self._transaction)
-        watched = self._changed if self._chunk is not None and self._is_watched(table.full_name) else None
+        ahead = self._chunks.get(table.full_name)
+        watched = None if ahead is None else ahead.changed
         make = self._envelope.bind(table, stamp)
         for row in range(first, len(changes.rows)):
             before, after, old_key, new_key = changes.rows[row]
@@ -241,7 +248,7 @@ class Capture:
         for refilled in ddl.statement.refilled:
             if self._choice.wants(refilled):
                 self._copy_again(refilled)
-        self._chunk = None  # it may be of before, or of a table with other columns: it is read again
+        self._chunks.clear()  # they may be of before, or of tables with other columns: they are read again
         self._look_for_tables()
 
     def _copy_again(self, full_name: str) -> None:
@@ -265,43 +272,49 @@ class Capture:
             if self._copied.get(name) != DONE and name not in self._copying:
                 self._copying.append(name)
 
-    def _is_watched(self, full_name: str) -> bool:
-        return self._chunk is not None and self._chunk.table.full_name == full_name
-
     def copy_on(self) -> Iterator[Out]:
-        """The next chunk is read, when the last is written and the binlog stands between transactions."""
-        if self._chunk is None and self._copying and self._is_between:
-            name = self._copying[0]
-            table = self._catalog.describe(name)
-            if table is None:  # dropped meanwhile
-                self._copying.popleft()
-                self._copied.pop(name, None)
-                return
-            after = self._copied.get(name)
-            if isinstance(after, list) and len(after) != len(table.keys):
-                after = None  # its primary key is another one now: from the beginning
-            self._changed = set()
-            self._chunk = read_chunk(
-                self._sql, table, after if isinstance(after, list) else None, self._chunk_rows,
-                is_mariadb=self._server.is_mariadb,
-            )  # fmt: skip
-            yield from self._finish_chunk()
+        """Chunks that are read are written, and others begun, while the binlog stands between transactions."""
+        yield from self._finish_chunks()
+        if self._is_between:
+            waiting = [name for name in self._copying if name not in self._chunks]
+            for name in waiting[: self._readers.count - len(self._chunks)]:
+                # Its keys are watched from this place in the binlog on, which is before the chunk is read.
+                job = partial(self._read_chunk, name, self._copied.get(name))
+                self._chunks[name] = _ChunkAhead(self._readers.submit(job), set())
 
-    def _finish_chunk(self) -> Iterator[Out]:
-        """When the binlog has reached its place."""
-        chunk = self._chunk
-        if chunk is None or not self._is_between or self._reader.place.order < chunk.high.order:
+    def _read_chunk(self, name: str, after: Any, sql: SqlConnection) -> Chunk | None:
+        """In a thread of the readers. None: the table is gone."""
+        table = Catalog(sql, self._choice, self._keys).describe(name)
+        if table is None:
+            return None
+        if not isinstance(after, list) or len(after) != len(table.keys):
+            after = None  # at the beginning, or its primary key is another one now
+        return read_chunk(sql, table, after, self._chunk_rows, is_mariadb=self._server.is_mariadb)
+
+    def _finish_chunks(self) -> Iterator[Out]:
+        """Those whose place the binlog has reached. It may be further: what has changed meanwhile was watched, too."""
+        if not self._is_between:
             return
-        self._chunk = None
-        records = self._copied_rows(chunk)
-        name = chunk.table.full_name
-        self._copied[name] = DONE if chunk.last_key is None else chunk.last_key
-        self._copying.remove(name)
-        if chunk.last_key is not None:
-            self._copying.append(name)  # the tables take turns
-        yield records, self._position(self._reader.place)
+        for name, ahead in list(self._chunks.items()):
+            if not ahead.future.done():
+                continue
+            chunk = ahead.future.result()
+            if chunk is not None and self._reader.place.order < chunk.high.order:
+                continue
+            del self._chunks[name]
+            self._copying.remove(name)
+            if chunk is None:
+                self._copied.pop(name, None)
+            else:
+                records = self._copied_rows(chunk, ahead.changed)
+                self._copied[name] = DONE if chunk.last_key is None else chunk.last_key
+                if chunk.last_key is not None:
+                    self._copying.append(name)  # where there are more tables than threads, they take turns
+                yield records, self._position(self._reader.place)
+        if not self._copying:
+            self._readers.rest()
 
-    def _copied_rows(self, chunk: Chunk) -> list[SourceRecord]:
+    def _copied_rows(self, chunk: Chunk, changed: set[bytes]) -> list[SourceRecord]:
         table = chunk.table
         topic = self._name_topic(table.database, table.name)
         self._ensure_topic(topic)
@@ -312,6 +325,6 @@ class Capture:
         make = self._envelope.bind(named, stamp)
         records, self._records = self._records, []
         for key, row in chunk.rows:
-            if key not in self._changed:
+            if key not in changed:
                 records.append(SourceRecord(topic, make(b"r", key, None, row, 0), key, (), None, now_ms))
         return records

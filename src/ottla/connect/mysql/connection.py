@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import struct
 import zlib
@@ -129,6 +130,11 @@ class SqlConnection:
             raise
         return True
 
+    def break_off(self) -> None:
+        """From another thread: a query that waits for its answer fails at once."""
+        with contextlib.suppress(OSError, AttributeError):
+            self._connection._sock.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         with contextlib.suppress(Exception):
             self._connection.close()
@@ -156,12 +162,17 @@ def _connect(address: Address) -> Any:
 class BinlogConnection:
     """The binlog from a place on, event by event. Their checksums are compared and taken off."""
 
-    def __init__(self, address: Address, connector: str, start: Place | str, *, is_mariadb: bool) -> None:
-        """`start` is a place, or a GTID behind which to begin."""
+    def __init__(
+        self, address: Address, connector: str, start: Place | str, *, is_mariadb: bool,
+        wake: socket.socket | None = None,
+    ) -> None:  # fmt: skip
+        """`start` is a place, or a GTID behind which to begin. `wake` ends a wait as soon as it can be read."""
         self._connection = _connect(address)
         self._server_id = (zlib.crc32(connector.encode()) | 1) & 0x7FFFFFFF
         self._start = start
         self._is_mariadb = is_mariadb
+        self._wake = wake
+        self._poll = select.poll()
         self._buffer = bytearray()
         self._at = 0
         self._silence = 0.0
@@ -190,9 +201,13 @@ class BinlogConnection:
         dump = struct.pack("<IHI", position, 0, self._server_id) + file.encode()
         self._connection._execute_command(BINLOG_DUMP, dump)
         self._socket: socket.socket = self._connection._sock
+        self._socket.settimeout(DEAD_SECONDS)
+        for watched in (self._socket, self._wake):
+            if watched is not None:
+                self._poll.register(watched, select.POLLIN)
 
     def events(self, wait_seconds: float) -> Iterator[bytes]:
-        """What is there; waits so long for the first. Empty if nothing came."""
+        """What is there; waits so long for the first. Empty if nothing came, or something else has."""
         packet = self._packet()
         if packet is None and self._receive(wait_seconds):
             packet = self._packet()
@@ -248,14 +263,16 @@ class BinlogConnection:
         if self._at:
             del self._buffer[: self._at]
             self._at = 0
-        self._socket.settimeout(wait_seconds)
-        try:
-            received = self._socket.recv(RECEIVE_BYTES)
-        except TimeoutError:
-            self._silence += wait_seconds
+        ready = [file for file, _ in self._poll.poll(wait_seconds * 1000)]
+        if self._wake is not None and self._wake.fileno() in ready:
+            self._wake.recv(RECEIVE_BYTES)
+        if self._socket.fileno() not in ready:
+            if not ready:
+                self._silence += wait_seconds
             if self._silence > DEAD_SECONDS:
-                raise OSError(f"the server has said nothing for {DEAD_SECONDS:g} s") from None
+                raise OSError(f"the server has said nothing for {DEAD_SECONDS:g} s")
             return False
+        received = self._socket.recv(RECEIVE_BYTES)
         if not received:
             raise OSError("the server has closed the connection")
         self._silence = 0.0

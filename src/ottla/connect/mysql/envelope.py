@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from ottla.connect.mysql.binlog import Place, file_number
+from ottla.connect.mysql.values import quoted
 
 
 class Described(Protocol):
@@ -41,10 +41,10 @@ class ChangeEnvelope:
     """docs/change-events.md, with the id of the transaction beside it."""
 
     def bind(self, table: Described, stamp: Stamp) -> Make:
-        transaction = b"" if stamp.transaction is None else b',"transaction":' + _text(stamp.transaction)
+        transaction = b"" if stamp.transaction is None else b',"transaction":' + quoted(stamp.transaction)
         place = b',"position":[%d,%d,' % (file_number(stamp.file), stamp.position)
         rest = b'],"commit_time":%d,"table":%s%s,"schema":%s}' % (
-            stamp.commit_time_ms, _text(table.full_name), transaction, table.schema_json,
+            stamp.commit_time_ms, quoted(table.full_name), transaction, table.schema_json,
         )  # fmt: skip
 
         def make(operation: bytes, key: bytes | None, before: bytes | None, after: bytes | None, row: int) -> bytes:
@@ -59,17 +59,17 @@ class DebeziumEnvelope:
     """The envelope that Debezium's MySQL connector writes without its schema; values are as in change events."""
 
     def __init__(self, connector: str, server_id: str) -> None:
-        self._name = _text(connector)
+        self._name = quoted(connector)
         self._server_id = server_id.partition("/")[0].encode() or b"0"
 
     def bind(self, table: Described, stamp: Stamp) -> Make:
-        gtid = b"null" if stamp.transaction is None else _text(stamp.transaction)
+        gtid = b"null" if stamp.transaction is None else quoted(stamp.transaction)
         source = (
             b'{"version":"ottla","connector":"mysql","name":%s,"ts_ms":%d,"snapshot":"%s","db":%s,"sequence":null,'
             b'"table":%s,"server_id":%s,"gtid":%s,"file":%s,"pos":%d,"row":'
         ) % (
-            self._name, stamp.commit_time_ms, b"true" if stamp.is_snapshot else b"false", _text(table.database),
-            _text(table.name), self._server_id, gtid, _text(stamp.file), stamp.position,
+            self._name, stamp.commit_time_ms, b"true" if stamp.is_snapshot else b"false", quoted(table.database),
+            quoted(table.name), self._server_id, gtid, quoted(stamp.file), stamp.position,
         )  # fmt: skip
 
         def make(operation: bytes, key: bytes | None, before: bytes | None, after: bytes | None, row: int) -> bytes:
@@ -79,10 +79,6 @@ class DebeziumEnvelope:
             ) % (before or b"null", after or b"null", source, row, operation, stamp.commit_time_ms)
 
         return make
-
-
-def _text(text: str) -> bytes:
-    return json.dumps(text, ensure_ascii=False).encode()
 
 
 def snapshot_stamp(high: Place, commit_time_ms: int) -> Stamp:

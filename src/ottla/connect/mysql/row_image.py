@@ -8,7 +8,6 @@ is left to functions that each make the JSON of one value.
 
 from __future__ import annotations
 
-import json
 from array import array
 from collections.abc import Sequence
 from typing import Any
@@ -34,6 +33,7 @@ from ottla.connect.mysql.layout import (
     YEAR,
     ColumnLayout,
 )
+from ottla.connect.mysql.values import quoted
 
 try:
     import cython  # type: ignore[import-untyped]
@@ -68,8 +68,8 @@ FRACTION_SCALE = array("i", [1, 10_000, 10_000, 100, 100, 1, 1])
 
 def escaped(text: bytes) -> bytes:
     """The inside of a JSON string. What is no UTF-8 is repaired."""
-    quoted = json.dumps(text.decode("utf-8", "replace"), ensure_ascii=False)
-    return quoted[1 : len(quoted) - 1].encode()
+    string = quoted(text.decode("utf-8", "replace"))
+    return string[1 : len(string) - 1]
 
 
 class CorruptRow(ValueError):
@@ -85,7 +85,7 @@ class RowImage:
         self.sizes = array("i", [column.size for column in columns])
         self.extras = array("i", [column.extra for column in columns])
         self.makers: list[Any] = [column.make for column in columns]
-        self.names = [json.dumps(column.name, ensure_ascii=False).encode() + b":" for column in columns]
+        self.names = [quoted(column.name) + b":" for column in columns]
         self.keys = list(keys)
         self.key_starts = array("q", [0] * len(columns))
         self.key_ends = array("q", [0] * len(columns))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import struct
+
+from ottla.connect.mysql.values import quoted
 
 
 def little_endian(data: bytes, position: int, size: int) -> int:
@@ -48,6 +49,6 @@ def put_digits(out: bytearray, at: int, number: int, count: int) -> int:
 
 def put_escaped(out: bytearray, at: int, data: bytes, start: int, size: int) -> int:
     """UTF-8 as the inside of a JSON string. There must be room for 6 bytes each."""
-    text = json.dumps(data[start : start + size].decode("utf-8", "replace"), ensure_ascii=False)[1:-1].encode()
+    text = quoted(data[start : start + size].decode("utf-8", "replace"))[1:-1]
     out[at : at + len(text)] = text
     return at + len(text)

@@ -8,15 +8,14 @@ out of the chunk: their changes say it all. Nothing is locked.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ottla.connect.interface import ConnectorRefused
 from ottla.connect.mysql.binlog import Place
 from ottla.connect.mysql.connection import SqlConnection
 from ottla.connect.mysql.row_image import escaped
-from ottla.connect.mysql.values import base64_of
+from ottla.connect.mysql.values import base64_of, quoted
 
 _NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "year")
 _BYTES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "geometry", "point", "linestring",
@@ -76,22 +75,28 @@ class Column(NamedTuple):
         name = quoted_name(self.name)
         return f"{name} + 0" if self.type in _ORDERED_BY_NUMBER else name
 
-    def to_json(self, value: bytes | None) -> bytes:
-        if value is None:
-            return b"null"
+    def maker(self) -> Callable[[bytes], bytes]:
+        """Of its JSON, from the text that the server gives."""
         kind = self.type
         if kind in _NUMBERS or kind == "bit":
-            number = b"%d" % int(value)
-            return b'"' + number + b'"' if self.spark_type.startswith("decimal") else number
+            return _quoted_number if self.spark_type.startswith("decimal") else _number
         if kind in ("float", "double"):
-            return repr(float(value)).encode()
+            return lambda value: repr(float(value)).encode()
         if kind == "decimal":
-            return b'"' + _plain_decimal(value) + b'"'
+            return lambda value: b'"' + _plain_decimal(value) + b'"'
         if kind in _BYTES:
-            return base64_of(value)
+            return base64_of
         if kind in ("date", *_MOMENTS):
-            return _moment(value)
-        return b'"' + escaped(value) + b'"'
+            return _moment
+        return lambda value: b'"' + escaped(value) + b'"'
+
+
+def _number(value: bytes) -> bytes:
+    return b"%d" % int(value)
+
+
+def _quoted_number(value: bytes) -> bytes:
+    return b'"%d"' % int(value)
 
 
 def _plain_decimal(value: bytes) -> bytes:
@@ -182,7 +187,7 @@ def read_chunk(
         found = sql.query(statement, arguments)
         high = sql.end_of_binlog()
     key_count = len(table.keys)
-    rows = [_row(table, row[key_count:]) for row in found]
+    rows = list(_rows(table, found))
     is_last = not table.has_primary_key or len(found) < limit
     last_key = None if is_last else [mark.hex() for mark in found[-1][:key_count]]
     return Chunk(table, rows, high, last_key)
@@ -196,9 +201,15 @@ def _snapshot_place(status: Sequence[Sequence[str]]) -> Place:
     return Place(file, int(position))
 
 
-def _row(table: TableToCopy, values: Sequence[bytes | None]) -> tuple[bytes, bytes]:
-    parts = {
-        column.name: json.dumps(column.name, ensure_ascii=False).encode() + b":" + column.to_json(value)
-        for column, value in zip(table.columns, values, strict=True)
-    }
-    return b"{" + b",".join(parts[key] for key in table.keys) + b"}", b"{" + b",".join(parts.values()) + b"}"
+def _rows(table: TableToCopy, found: Sequence[Sequence[bytes | None]]) -> Iterator[tuple[bytes, bytes]]:
+    """Keys and rows, of rows that have their marks in front."""
+    columns = [(quoted(column.name) + b":", column.maker()) for column in table.columns]
+    names = [column.name for column in table.columns]
+    keys = [names.index(key) for key in table.keys]
+    mark_count = len(keys)
+    for row in found:
+        parts = [
+            name + (b"null" if value is None else make(value))
+            for (name, make), value in zip(columns, row[mark_count:], strict=True)
+        ]
+        yield b"{" + b",".join([parts[key] for key in keys]) + b"}", b"{" + b",".join(parts) + b"}"

@@ -1,8 +1,8 @@
 """`mysql-source`: a snapshot of tables of MariaDB or MySQL without locks, then every change of their rows.
 
 The position is a place in the binlog between two transactions and, where a long transaction was cut, how much of it is
-done; and how far each table is copied. Chunks of the copy are read between events of the binlog, and written when the
-binlog has reached the place that a chunk belongs to, so that there is no gap and no row goes back in time.
+done; and how far each table is copied. Chunks of several tables are read while the binlog is followed, and written when
+the binlog has reached the place that a chunk belongs to, so that there is no gap and no row goes back in time.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from ottla.connect.mysql.binlog import Place
 from ottla.connect.mysql.capture import Capture
 from ottla.connect.mysql.catalog import Catalog, TableChoice
 from ottla.connect.mysql.checks import check_rights, check_settings
+from ottla.connect.mysql.chunk_readers import ChunkReaders
 from ottla.connect.mysql.connection import Address, BinlogConnection, Server, SqlConnection
 from ottla.connect.mysql.envelope import ChangeEnvelope, DebeziumEnvelope, Envelope
 from ottla.connect.mysql.history import SchemaHistory
 from ottla.connect.mysql.values import decode_of
 
 WAIT_SECONDS = 0.2
-LOOK_SECONDS = 0.001
-"""Between chunks of a copy."""
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _GTID = re.compile(r"\d+-\d+-\d+(,\d+-\d+-\d+)*")
 
@@ -41,7 +40,7 @@ class MysqlSource(Source):
         self, *, host: str = "localhost", port: int = 3306, user: str, password: str = "", tables: list[str],
         exclude: list[str] | None = None, keys: dict[str, list[str]] | None = None,
         topic: str = "{database}.{table}", partitions: int = 1, envelope: Literal["change", "debezium"] = "change",
-        tombstones: bool = False, chunk_rows: int = 5_000, start: str = "snapshot",
+        tombstones: bool = False, chunk_rows: int = 5_000, snapshot_max_threads: int = 4, start: str = "snapshot",
         transactions_topic: str | None = None,
     ) -> None:  # fmt: skip
         self._address = Address(host, port, user, password)
@@ -52,12 +51,14 @@ class MysqlSource(Source):
         self._envelope = envelope
         self._tombstones = tombstones
         self._chunk_rows = max(chunk_rows, 1)
+        self._snapshot_max_threads = snapshot_max_threads
         self._start = start
         self._transactions_topic = transactions_topic
         if start not in ("snapshot", "now") and _GTID.fullmatch(start) is None and _place(start) is None:
             raise ValueError(f"start is snapshot, now, FILE:POSITION or a GTID as 0-7-42, not {start!r}")
-        if partitions < 1:
-            raise ValueError(f"partitions is at least 1, not {partitions}")
+        for name, number in (("partitions", partitions), ("snapshot_max_threads", snapshot_max_threads)):
+            if number < 1:
+                raise ValueError(f"{name} is at least 1, not {number}")
         try:
             topic.format(database="", table="")
         except (LookupError, ValueError, AttributeError):
@@ -92,19 +93,23 @@ class MysqlSource(Source):
 
     def read(self, task: Task, position: Any) -> Iterator[Yielded]:
         sql = SqlConnection(self._address)
+        readers = ChunkReaders(lambda: SqlConnection(self._address), self._snapshot_max_threads)
         binlog: BinlogConnection | None = None
         try:
             server = sql.server()
             for finding in (*check_settings(sql), *check_rights(sql)):
                 if finding.is_problem:
                     raise ConnectorRefused(finding.text)
-            capture = self._capture(task, sql, server, position)
-            binlog = BinlogConnection(self._address, task.connector, capture.resume_from, is_mariadb=server.is_mariadb)
+            capture = self._capture(task, sql, readers, server, position)
+            binlog = BinlogConnection(
+                self._address, task.connector, capture.resume_from, is_mariadb=server.is_mariadb, wake=readers.done
+            )
             if position is None:
                 task.is_commit_wanted = True  # what is written from now on is not to be missed, whatever happens
                 yield [], capture.position
             yield from self._follow(task, capture, binlog)
         finally:
+            readers.close()
             if binlog is not None:
                 binlog.close()
             sql.close()
@@ -112,20 +117,20 @@ class MysqlSource(Source):
     def _follow(self, task: Task, capture: Capture, binlog: BinlogConnection) -> Iterator[Yielded]:
         while True:
             is_idle = True
-            for event in binlog.events(LOOK_SECONDS if capture.wants_chunk else WAIT_SECONDS):
-                is_idle = False
-                for yielded in capture.take(event):
-                    task.lag_seconds = capture.lag_seconds(time.time())
-                    yield yielded
             for yielded in capture.copy_on():
                 is_idle = False
                 yield yielded
             task.doing = capture.doing
+            for event in binlog.events(WAIT_SECONDS):
+                is_idle = False
+                for yielded in capture.take(event):
+                    task.lag_seconds = capture.lag_seconds(time.time())
+                    yield yielded
             if is_idle:
                 task.lag_seconds = 0.0
                 yield None
 
-    def _capture(self, task: Task, sql: SqlConnection, server: Server, position: Any) -> Capture:
+    def _capture(self, task: Task, sql: SqlConnection, readers: ChunkReaders, server: Server, position: Any) -> Capture:
         history = SchemaHistory(task.connector)
         task.create_topic(history.topic, partitions=1, configs={"cleanup.policy": "compact"})
         with task.read_topic(history.topic) as reader:
@@ -142,7 +147,7 @@ class MysqlSource(Source):
         if self._envelope == "debezium":
             envelope = DebeziumEnvelope(task.connector, server.identity)
         return Capture(
-            sql=sql,
+            readers=readers,
             server=server,
             position=position,
             catalog=Catalog(sql, self._choice, self._keys),

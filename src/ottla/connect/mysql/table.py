@@ -10,6 +10,7 @@ from typing import NamedTuple
 from ottla.connect.interface import ConnectorRefused
 from ottla.connect.mysql import layout as image
 from ottla.connect.mysql import values
+from ottla.connect.mysql.binary_json import BinaryJson
 from ottla.connect.mysql.layout import ColumnLayout
 from ottla.connect.mysql.row_image import RowImage
 from ottla.connect.mysql.values import Decode
@@ -285,9 +286,7 @@ _DECLARED = {"uuid": values.uuid_of, "inet6": values.inet6_of, "inet4": values.i
 def _make_text(column: MappedColumn, declared: str, decodes: Mapping[int, Decode | None]) -> tuple[ColumnLayout, str]:
     name, kind, metadata = column.name, column.type, column.metadata
     if kind == JSON:
-        raise ConnectorRefused(
-            f"column {name}: MySQL's binary JSON is not read yet; keep JSON in a TEXT column, or exclude the table"
-        )
+        return ColumnLayout(name, image.OTHER, metadata, 0, BinaryJson().to_json), "string"
     if kind not in _TEXTS and kind != GEOMETRY:
         raise ConnectorRefused(f"column {name}: columns of type {kind} are not known")
     size, most = _length_of(kind, metadata)

@@ -20,6 +20,7 @@ _CODECS = {
     "eucjpms": "euc-jp",
     "euckr": "cp949",
 }
+_encode = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would make one for each text
 _UTF8 = ("utf8mb4", "utf8mb3", "utf8", "ascii")
 Decode = Callable[[bytes], str]
 """Of a character set: bytes to text."""
@@ -48,7 +49,8 @@ def decode_of(character_set: str, tables: Mapping[str, str]) -> Decode | None:
 
 
 def quoted(text: str) -> bytes:
-    return json.dumps(text, ensure_ascii=False).encode()
+    """As a JSON string."""
+    return _encode(text).encode()
 
 
 def text_of(decode: Decode) -> Maker:
