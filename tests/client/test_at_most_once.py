@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from ottla.client import TopicPartition
+from ottla.client import Message, TopicPartition, aio
 from ottla.testing.world import World
-from tests.client.test_consumer_in_a_world import PLACE, consumer, numbers, read
+from tests.client.test_consumer_in_a_world import PLACE, both_protocols, consumer, numbers, read
 from tests.client_sim.consuming import TOPIC
 
 
@@ -123,6 +125,181 @@ def test_what_is_committed_and_never_handed_out_is_given_back(ends: str) -> None
                 while not late.count:
                     assert await one.poll(10) == []
                 await (one.close() if ends == "close" else one.unsubscribe())
+            async with consumer(world, delivery="at-most-once") as other:
+                assert await read(other, 6) == numbers(0, 6)
+
+        world.run(main(), most_seconds=60)
+        assert world.leftovers() == []
+
+
+async def take_two(one: aio.Consumer) -> list[bytes | None]:
+    """Of one portion, which is committed to its end."""
+    taken: list[bytes | None] = []
+    async for message in one:
+        taken.append(message.value)
+        if len(taken) == 2:
+            break
+    return taken
+
+
+async def leave_by_an_error(world: World, one: aio.Consumer) -> None:
+    raise Mistake
+
+
+async def leave_after_a_commit(world: World, one: aio.Consumer) -> None:
+    await one.commit()
+    assert (await one.committed([PLACE]))[PLACE].offset == 6
+
+
+async def leave_while_it_is_paused(world: World, one: aio.Consumer) -> None:
+    one.pause(PLACE)
+    assert await one.poll(10) == []
+
+
+async def leave_with_more_on_its_way(world: World, one: aio.Consumer) -> None:
+    late = world.faults.delay_answer("OffsetCommit", 2.0)
+    while not late.count:
+        assert await one.poll(10) == []
+
+
+async def rewind(world: World, one: aio.Consumer) -> None:
+    await one.rewind()
+    assert one.position(PLACE) == 2
+
+
+async def unsubscribe(world: World, one: aio.Consumer) -> None:
+    await one.unsubscribe()
+
+
+async def stay(world: World, one: aio.Consumer) -> None:
+    pass
+
+
+LEAVES = [
+    stay, unsubscribe, rewind, leave_by_an_error, leave_after_a_commit, leave_while_it_is_paused,
+    leave_with_more_on_its_way,
+]  # fmt: skip
+
+
+class Mistake(Exception):
+    pass
+
+
+@pytest.mark.parametrize("leave", LEAVES)
+@both_protocols
+def test_who_leaves_in_the_middle_of_a_portion_leaves_the_rest_to_others(
+    protocol: dict[str, Any], leave: Callable[[World, aio.Consumer], Awaitable[None]]
+) -> None:
+    with World() as world:
+        world.create_topic(TOPIC)
+        world.put(TOPIC, *numbers(0, 6))
+
+        async def main() -> None:
+            with suppress(Mistake):
+                async with consumer(world, delivery="at-most-once", **protocol) as one:
+                    assert await take_two(one) == numbers(0, 2)
+                    assert (await one.committed([PLACE]))[PLACE].offset == 6
+                    await leave(world, one)
+            async with consumer(world, delivery="at-most-once", **protocol) as other:
+                assert await read(other, 4) == numbers(2, 6)
+                assert await other.poll(100) == []
+
+        world.run(main(), most_seconds=60)
+        assert world.leftovers() == []
+
+
+@pytest.mark.parametrize("protocol", [{"assignors": ["range"]}, {}, {"group_protocol": "consumer"}])
+def test_nor_is_it_lost_when_the_group_gives_the_partition_to_another(protocol: dict[str, Any]) -> None:
+    with World() as world:
+        world.create_topic(TOPIC, partitions=2)
+        for partition in range(2):
+            world.put(TOPIC, *numbers(0, 6), partition=partition)
+
+        async def main() -> list[tuple[int, int]]:
+            seen: list[tuple[int, int]] = []
+            async with consumer(world, delivery="at-most-once", **protocol) as one:
+                others = [TopicPartition(TOPIC, index) for index in range(2)]
+                while len(await one.committed(others)) < 2:
+                    async for message in one:
+                        seen.append((message.partition, message.offset))
+                        break
+                async with consumer(world, delivery="at-most-once", **protocol) as two:
+                    await asyncio.sleep(4.0)  # long enough for the group to want one of them, and no longer
+                    while len(seen) < 12:
+                        for each in (one, two):
+                            for batch in await each.poll(200):
+                                seen += [(batch.partition, record.offset) for record in batch.records]
+            return seen
+
+        assert sorted(world.run(main(), most_seconds=60)) == [
+            (index, offset) for index in range(2) for offset in range(6)
+        ]
+
+
+def test_a_message_that_a_handler_fails_at_is_not_handled_again() -> None:
+    with World() as world:
+        world.create_topic(TOPIC)
+        world.put(TOPIC, *numbers(0, 6))
+
+        async def handle(message: Message) -> None:
+            handled.append(message.value)
+            raise Mistake
+
+        async def main() -> None:
+            for _ in range(3):
+                with suppress(Mistake):
+                    async with consumer(world, delivery="at-most-once") as one:
+                        with suppress(Mistake):
+                            await one.run(handle, retries=0)
+                        await one.run(handle, retries=0)
+
+        handled: list[bytes | None] = []
+        world.run(main(), most_seconds=60)
+        assert handled == numbers(0, 6)
+
+
+def test_who_gives_up_unsubscribing_gets_nothing_of_what_is_given_back() -> None:
+    with World() as world:
+        world.create_topic(TOPIC)
+        world.put(TOPIC, *numbers(0, 6))
+
+        async def main() -> None:
+            late = world.faults.delay_answer("OffsetCommit", 2.0, times=2)
+            seen: list[bytes | None] = []
+            async with consumer(world, delivery="at-most-once") as one:
+                while not late.count:
+                    assert await one.poll(10) == []
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(0.5):
+                        await one.unsubscribe()
+                while late.count < 2:
+                    seen += [record.value for batch in await one.poll(500) for record in batch.records]
+                seen += [record.value for batch in await one.poll(500) for record in batch.records]
+            async with consumer(world, delivery="at-most-once") as other:
+                seen += await read(other, 6 - len(seen))
+                assert await other.poll(500) == []
+            assert seen == numbers(0, 6)
+
+        world.run(main(), most_seconds=60)
+        assert world.leftovers() == []
+
+
+@pytest.mark.parametrize("closes_after_seconds", [0.5, 1.9])
+def test_who_polls_while_it_is_closed_gets_nothing_of_what_is_given_back(closes_after_seconds: float) -> None:
+    with World() as world:
+        world.create_topic(TOPIC)
+        world.put(TOPIC, *numbers(0, 6))
+
+        async def main() -> None:
+            late = world.faults.delay_answer("OffsetCommit", 2.0)
+            one = await consumer(world, delivery="at-most-once").open()
+            while not late.count:
+                assert await one.poll(10) == []
+            polling = asyncio.ensure_future(one.poll(10_000))
+            await asyncio.sleep(closes_after_seconds)
+            await one.close()
+            with pytest.raises(RuntimeError, match="closed"):
+                await polling
             async with consumer(world, delivery="at-most-once") as other:
                 assert await read(other, 6) == numbers(0, 6)
 

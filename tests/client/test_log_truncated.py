@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.client import EARLIEST, LATEST, ClientOptions, LogTruncated, Offset, TopicPartition, aio
+from ottla.client import EARLIEST, LATEST, ClientOptions, LogTruncated, Offset, ServerError, TopicPartition, aio
 from ottla.client.consumer.leader_epochs import UNKNOWN, LeaderEpochs
 from ottla.controller.changes import ChangedStates
 from ottla.testing.world import World
@@ -146,6 +146,65 @@ def test_a_reader_is_told_or_goes_back(reset: Any) -> None:
             assert world.run(main()) == OTHERS
 
 
+@pytest.mark.parametrize("begins", ["at the start", "at an offset of another day", "at a bare offset"])
+def test_a_reader_of_batches_is_told_each_time_and_reads_the_others_on(begins: str) -> None:
+    other = TopicPartition("other", 0)
+
+    async def read_batches(reader: aio.BatchReader, count: int) -> list[tuple[int, bytes | None]]:
+        found: list[tuple[int, bytes | None]] = []
+        while len(found) < count:
+            for data in await reader.poll(1_000):
+                for batch in data.visible():
+                    found += [(record.offset, record.value) for record in batch.records(data.fetch_offset)]
+        return found
+
+    with World() as world:
+        filled(world)
+        world.create_topic("other")
+
+        async def main() -> list[tuple[int, bytes | None]]:
+            async with aio.BatchReader(world.bootstrap, options=OPTIONS) as reader:
+                if begins == "at the start":
+                    reader.assign({PLACE: 0, other: 0})
+                    await read_batches(reader, 6)
+                    rewrite(world)
+                elif begins == "at an offset of another day":
+                    rewrite(world)
+                    reader.assign({PLACE: Offset(6, leader_epoch=1), other: 0})
+                else:
+                    rewrite(world)
+                    reader.assign({PLACE: 6, other: 0})
+                    return await read_batches(reader, 1)
+                for _ in range(2):
+                    with pytest.raises(
+                        LogTruncated, match="up to offset 6 is not in the log any more from 4 on"
+                    ) as told:
+                        await read_batches(reader, 1)
+                    assert (told.value.topic, told.value.partition) == PLACE
+                world.put("other", b"as before")
+                assert await read_batches(reader, 1) == [(0, b"as before")]
+                reader.assign({PLACE: Offset(told.value.offset, leader_epoch=told.value.epoch)})
+                return await read_batches(reader, 3)
+
+        assert world.run(main()) == (OTHERS[2:] if begins == "at a bare offset" else OTHERS)
+
+
+def test_a_reader_of_batches_is_told_of_an_offset_that_is_gone_whatever_epoch_it_gives() -> None:
+    with World() as world:
+        filled(world)
+
+        async def main() -> None:
+            async with aio.BatchReader(world.bootstrap, options=OPTIONS) as reader:
+                reader.assign({PLACE: Offset(3, leader_epoch=0)})
+                partition = world.broker.topics.partition(*PLACE)
+                assert partition is not None
+                partition.log.advance_log_start(5)
+                with pytest.raises(ServerError, match="offset 3 is not in the partition"):
+                    await reader.poll(5_000)
+
+        world.run(main())
+
+
 def test_a_new_leader_that_has_everything_is_read_on() -> None:
     with World() as world:
         filled(world)
@@ -190,11 +249,14 @@ def test_each_leader_is_told_once() -> None:
     assert epochs.to_check(2) == UNKNOWN  # what is known of the cluster is old
 
 
-@pytest.mark.parametrize(("epoch", "offset"), [(5, 20), (4, 12), (3, 8), (2, 8), (1, 8)])
+@pytest.mark.parametrize(
+    ("epoch", "offset", "before"), [(5, 20, 5), (4, 12, 4), (3, 8, 2), (2, 8, 2), (1, 8, 1)],
+)  # fmt: skip
 def test_where_two_logs_part_is_where_the_first_epoch_begins_that_one_of_them_does_not_have(
-    epoch: int, offset: int
+    epoch: int, offset: int, before: int
 ) -> None:
     epochs = LeaderEpochs()
     epochs.begin(2)
     epochs.took([(8, 4), (12, 5)])
-    assert epochs.parted(20, epoch) == offset
+    parted = epochs.parted(LogTruncated("t", 0, 25, 20, epoch))
+    assert (parted.offset, parted.epoch, parted.read_offset) == (offset, before, 25)

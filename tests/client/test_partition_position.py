@@ -1,10 +1,18 @@
 """The position of a consumer in a partition: what is finished, what is put back, what is damaged. Without I/O."""
 
+from collections.abc import Callable, Iterable
+
 import pytest
 
 from ottla.client import MalformedAnswer, TopicPartition
 from ottla.client.consumer.fetched_data import FetchedData
-from ottla.client.consumer.hand_out import HandOut, hand_out_messages, take_batches
+from ottla.client.consumer.hand_out import (
+    HandOut,
+    hand_out_arrow,
+    hand_out_batches,
+    hand_out_messages,
+    take_batches,
+)
 from ottla.client.consumer.partition_position import PartitionPosition, Status
 from ottla.client.serde.binding import Deserializers
 from ottla.records.build import build_batch
@@ -53,6 +61,36 @@ def test_what_is_handed_back_comes_again() -> None:
     next(messages), next(messages)
     place.hand_back()
     assert [message.offset for message in hand_out_messages(hand_out(place))] == [1, 2]
+
+
+def test_what_was_committed_ahead_and_not_handed_out_is_given_back() -> None:
+    place = located(fetched(0, 6))
+    out = hand_out(place)
+    out.entries[0].end = place.ahead = place.committed = 6
+    messages = hand_out_messages(out)
+    next(messages), next(messages)
+    place.settle()
+    assert (place.to_commit, place.out_to) == (2, 6)
+    out = hand_out(place)
+    out.entries[0].end = 6
+    assert len(list(hand_out_messages(out))) == 4
+    place.settle()
+    assert place.to_commit is None
+
+
+@pytest.mark.parametrize(
+    "take", [hand_out_messages, hand_out_batches, hand_out_arrow(with_headers=False), take_batches]
+)
+@pytest.mark.parametrize("is_ahead", [True, False])
+def test_at_most_once_nothing_is_handed_out_when_another_thread_may_have_given_it_back(
+    take: Callable[[HandOut], Iterable[object]], is_ahead: bool
+) -> None:
+    place = located(fetched(0, 3))
+    out = hand_out(place)
+    out.entries[0].end = 3 if is_ahead else None
+    out.is_interrupted = True
+    assert len(list(take(out))) == (0 if is_ahead else 1)
+    assert not is_ahead or place.position == 0
 
 
 def test_sound_records_come_before_the_damage_and_nothing_behind_it() -> None:

@@ -97,7 +97,9 @@ class ConfluentConsumer:
 class KafkaPythonConsumer:
     """kafka-python 3.0 forgets a rebalance that new metadata asked for, if its poll ends in the midst of it.
 
-    So it has the metadata before it joins; a test that changes topics must let it poll for long.
+    So it has the metadata before it joins; a test that changes topics must let it poll for long. And if its poll ends
+    before the committed offsets have come, it keeps that answer for when it next owns just these partitions, however
+    much later: a member must have been given records before a test takes its partitions away.
     """
 
     def __init__(self, membership: Membership, told: Told) -> None:

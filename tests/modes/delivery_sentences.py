@@ -29,6 +29,7 @@ SENTENCES: dict[str, tuple[str, ...]] = {
     "| **cluster loss**": (
         "modes/test_cluster_loss.py::test_a_loss_of_power_takes_what_is_only_in_the_page_cache",
         "modes/test_cluster_loss.py::test_with_fsync_what_is_acknowledged_is_on_the_disk",
+        "modes/test_cluster_loss.py::test_what_only_the_leader_has_acknowledged_goes_with_the_leader",
     ),
     "| **consumer loss**": (
         "modes/test_consumer_loss.py::test_at_most_once_loses_what_was_not_processed",
@@ -58,6 +59,7 @@ SENTENCES: dict[str, tuple[str, ...]] = {
         "modes/test_producer_duplicates.py::test_without_acknowledgements_nothing_comes_twice_or_out_of_order",
     ),
     '| `acks="1"` |': (
+        "modes/test_cluster_loss.py::test_what_only_the_leader_has_acknowledged_goes_with_the_leader",
         "modes/test_producer_duplicates.py::test_a_lost_acknowledgement_doubles_a_record",
         "modes/test_reordering.py::test_with_several_requests_in_flight_a_retry_comes_behind_later_ones",
     ),
@@ -116,7 +118,10 @@ SENTENCES: dict[str, tuple[str, ...]] = {
         "broker/test_rounds.py::test_each_append_waits_where_none_may_be_lost",
     ),
     "Replicas are the other way": EXPLAINS,
-    'With one broker it means the same as `"1"`': ("client/contract.py::test_what_is_written_is_read",),
+    "What only the leader has acknowledged": (
+        "modes/test_cluster_loss.py::test_what_only_the_leader_has_acknowledged_goes_with_the_leader",
+    ),
+    "With one broker both mean the same": ("client/contract.py::test_what_is_written_is_read",),
     "| `delivery=` | after a crash": EXPLAINS,
     '| `"at-most-once"` |': (
         "modes/test_consumer_loss.py::test_at_most_once_loses_what_was_not_processed",
@@ -165,6 +170,18 @@ SENTENCES: dict[str, tuple[str, ...]] = {
     ),
     "At most once, a commit that is refused": (
         "client/test_consumer.py::test_a_refused_commit_skips_nothing_at_most_once",
+    ),
+    "What was committed and not handed out is given back": (
+        "client/test_at_most_once.py::test_who_leaves_in_the_middle_of_a_portion_leaves_the_rest_to_others",
+        "client/test_at_most_once.py::test_nor_is_it_lost_when_the_group_gives_the_partition_to_another",
+        "modes/test_consumer_loss.py::test_at_most_once_loses_what_was_not_processed",
+    ),
+    "What was handed out never comes again": (
+        "client/test_at_most_once.py::test_who_leaves_in_the_middle_of_a_portion_leaves_the_rest_to_others",
+        "client/test_at_most_once.py::test_a_message_that_a_handler_fails_at_is_not_handled_again",
+    ),
+    "At most once all is processed when": (
+        "client/test_at_most_once.py::test_a_message_that_a_handler_fails_at_is_not_handled_again",
     ),
     "Other clients commit by the clock": ("modes/test_consumer_loss.py::test_commits_by_the_clock_lose_it_too",),
     "`test_commits_by_the_clock_lose_it_too` shows": (

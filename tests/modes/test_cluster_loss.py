@@ -1,7 +1,6 @@
 """Cluster loss: a record was acknowledged, and its broker lost it.
 
-One broker stands for the cluster: what it has only in the page cache goes with the power, as what only a leader has
-goes with the leader. That more replicas keep what one has lost is shown where there are replicas.
+What one broker has only in the page cache goes with the power, as what only a leader has goes with the leader.
 """
 
 from __future__ import annotations
@@ -11,7 +10,8 @@ from random import Random
 
 import pytest
 
-from ottla.testing import LocalBroker
+from ottla.client import EARLIEST, LATEST, Producer, Reader
+from ottla.testing import LocalBroker, LocalCluster
 from ottla.testing.files import SimulatedFiles
 from ottla.testing.loss import SYNCED_ONLY, RandomLoss
 from tests.sim.simulated_broker import FETCH_VERSION, SimulatedBroker, fetch_request, fetched_values
@@ -67,3 +67,26 @@ def test_nor_on_a_real_disk(ottla: LocalBroker) -> None:
     ottla.put("t", *VALUES)
     ottla.restart(kill=True)
     assert ottla.values("t") == VALUES
+
+
+def read_all(cluster: LocalCluster) -> list[bytes | None]:
+    with Reader(cluster.bootstrap, "t", start=EARLIEST, end=LATEST) as reader:
+        return [record.value for fetched in reader for record in fetched.records]
+
+
+@pytest.mark.ottla_cluster(brokers=2, topics={"t": 1}, settings={"replica.lag.time.max.ms": 600_000})
+def test_what_only_the_leader_has_acknowledged_goes_with_the_leader(ottla_cluster: LocalCluster) -> None:
+    leader = ottla_cluster.leader("t")
+    silence = ottla_cluster[leader].faults.silence("Fetch", times=1_000_000)
+    silence.wait(30)  # the follower, which still counts as in sync, gets nothing more
+    with Producer(ottla_cluster.bootstrap) as patient:
+        with Producer(ottla_cluster.bootstrap, acks="1") as producer:
+            producer.send("t", b"acks=1").result(30)
+        kept = patient.send("t", b"acks=all")
+        ottla_cluster.kill(leader)
+        assert ottla_cluster.wait_for_leader("t") != leader
+        kept.result(60)
+    assert read_all(ottla_cluster) == [b"acks=all"]
+    ottla_cluster.start(leader)
+    ottla_cluster.wait_until_in_sync()
+    assert read_all(ottla_cluster) == [b"acks=all"]

@@ -16,7 +16,7 @@ from ottla.client.admin import admin
 from ottla.client.consumer import batch_reader, reader
 from ottla.client.consumer.fetched_data import Fetched
 from ottla.client.errors import ClientError
-from ottla.client.group.offsets import TopicPartition
+from ottla.client.group.offsets import Offset, TopicPartition
 from ottla.client.loop_thread import LoopThread
 from ottla.client.network.cluster import ClientOptions
 from ottla.client.producer import producer, transaction
@@ -246,8 +246,9 @@ class BatchReader(Face[batch_reader.BatchReader]):
 
     poll = Blocking(batch_reader.BatchReader.poll)
 
-    def assign(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Read these partitions too, or from another offset on."""
+    def assign(self, offsets: Mapping[TopicPartition, int | Offset]) -> None:
+        """Read these partitions too, or from another offset on. An Offset with the leader epoch of the record before
+        it, from `FetchedData.epochs`, lets the leader look whether that is still there."""
         self._thread.run(_now, self._core.assign, offsets)
 
     def drop(self, places: Iterable[TopicPartition]) -> None:

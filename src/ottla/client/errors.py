@@ -137,8 +137,13 @@ class LogTruncated(ClientError):
             topic=topic,
             partition=partition,
         )
+        self.read_offset = read_offset
         self.offset = offset
         self.epoch = epoch
+
+    def at(self, offset: int, epoch: int) -> LogTruncated:
+        """The same, with another end of what is still there."""
+        return LogTruncated(self.topic or "", self.partition or 0, self.read_offset, offset, epoch)
 
 
 class DeserializationFailed(ClientError):

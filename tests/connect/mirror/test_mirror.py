@@ -238,7 +238,16 @@ def test_records_that_were_lost_before_they_were_copied(eu: str, us: str, tmp_pa
         assert copied(us, "orders", 2) == [b"a", b"c"]
 
 
-def test_a_source_that_has_lost_what_was_copied(eu: str, us: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("tells_epochs", "told"),
+    [
+        (True, "the source has lost records that the target has, from offset 1 on"),
+        (False, "the source ends before offset 7, up to which it was copied"),
+    ],
+)
+def test_a_source_that_has_lost_what_was_copied(
+    eu: str, us: str, tmp_path: Path, tells_epochs: bool, told: str
+) -> None:
     """As behind an unclean election: to go on at its beginning would copy all of it twice."""
     create(eu, "orders")
     send(eu, "orders", "a")
@@ -247,10 +256,30 @@ def test_a_source_that_has_lost_what_was_copied(eu: str, us: str, tmp_path: Path
     positions = Positions(us, ClientOptions(), "mirror", 1)
     document = positions.read_own(0)
     document["topics"]["orders"]["partitions"]["0"][0] = 7
+    if not tells_epochs:  # written by an older mirror
+        del document["topics"]["orders"]["leader_epochs"]
     positions.reset(document, only_task=0)
     with mirroring(tmp_path, eu, us, ["orders"], lost="skip"):
-        assert "the source ends before offset 7, up to which it was copied" in failed_with(us)
+        assert told in failed_with(us)
     assert values_of(us, "orders") == [b"a"]
+
+
+def test_a_source_that_has_others_in_the_place_of_what_was_copied(tmp_path: Path, us: str) -> None:
+    """It is not seen by the offsets: the source has as many as before. What was copied has told its leader epoch."""
+    with testing.broker() as eu:
+        create(eu.bootstrap, "orders")
+        send(eu.bootstrap, "orders", "a", "b")
+        with mirroring(tmp_path, eu.bootstrap, us, ["orders"]):
+            copied(us, "orders", 2)
+        eu.restart()  # its next leader epoch
+        send(eu.bootstrap, "orders", "others", "others", "others")
+        positions = Positions(us, ClientOptions(), "mirror", 1)
+        document = positions.read_own(0)
+        document["topics"]["orders"]["partitions"]["0"][0] = 4  # two more were copied from the leader before
+        positions.reset(document, only_task=0)
+        with mirroring(tmp_path, eu.bootstrap, us, ["orders"], lost="skip"):
+            assert "the source has lost records that the target has, from offset 2 on" in failed_with(us)
+    assert values_of(us, "orders") == [b"a", b"b"]
 
 
 def test_where_a_topic_begins_is_kept_before_a_record_is_copied(eu: str, us: str, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_no_unread_record_is_passed_over(steps: list[tuple[int, int, int]], data
 def test_a_document_is_read_as_it_was_written() -> None:
     progress = Progress("cluster")
     topic = progress.topics["orders"] = TopicProgress("eu.orders", "a", "b")
-    topic.partitions[3] = PartitionProgress(17, [Run(1, 2, 3)])
+    topic.partitions[3] = PartitionProgress(17, [Run(1, 2, 3)], 5)
     document = json.loads(json.dumps(progress.document()))
     assert Progress.read(document).document() == document
     topic.partitions[3].next_offset = 18
@@ -67,7 +67,7 @@ def test_the_position_of_many_partitions_is_not_too_large_for_a_record() -> None
     progress = Progress("a cluster")
     topic = progress.topics["orders"] = TopicProgress("orders", "01" * 16, "02" * 16)
     for index in range(6_000):
-        partition = topic.partitions[index] = PartitionProgress(10**9)
+        partition = topic.partitions[index] = PartitionProgress(10**9, leader_epoch=1_000)
         for number in range(MOST_RUNS):
             partition.copied(Run(10**8 + 100 * number, 10**8 + 101 * number, 90))
     text = json.dumps(progress.document(), separators=(",", ":"))
@@ -80,3 +80,11 @@ def test_the_position_of_many_partitions_is_not_too_large_for_a_record() -> None
         assert found is not None
         assert found <= exact
     assert read.translate(10**8 + 2_390) == whole.translate(10**8 + 2_390)
+
+
+def test_positions_of_before_tell_no_leader_epochs() -> None:
+    document = {
+        "cluster": "c",
+        "topics": {"t": {"target": "t", "source_id": "a", "target_id": "b", "partitions": {"0": [17]}}},
+    }
+    assert Progress.read(document).topics["t"].partitions[0].leader_epoch == -1

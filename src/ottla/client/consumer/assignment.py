@@ -133,7 +133,7 @@ class Assignment:
             await member.close()
 
     async def commit_last(self) -> None:
-        if self._options.auto_commit_ms and self._options.group is not None:
+        if self._options.commits_what_it_gives_up and self._options.group is not None:
             try:
                 await self._committer.commit_finished(self._positions)
             except ClientError as error:
@@ -178,7 +178,7 @@ class Assignment:
 
     async def _prepare(self, change: Change, deadline: float | None) -> bool:
         """Before the user is told; whether that can be now. May be done again, if it was cancelled."""
-        if change.revoked and self._options.auto_commit_ms:
+        if change.revoked and self._options.commits_what_it_gives_up:
             if self._committing is None:
                 self._committing = asyncio.create_task(self._commit_revoked(change.revoked))
             if not await is_over(self._committing, deadline):

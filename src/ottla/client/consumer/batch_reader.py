@@ -12,8 +12,9 @@ from ottla.client.checks import check_numbers
 from ottla.client.consumer.fetch import Answer, FetchLimits, Wanted, fetch, has_moved
 from ottla.client.consumer.fetched_data import FetchedData
 from ottla.client.consumer.fetcher import CLOCK_SECONDS, LINES
-from ottla.client.errors import ClientError, ServerError, TopicRecreated, UnknownTopicOrPartition
-from ottla.client.group.offsets import TopicPartition
+from ottla.client.consumer.leader_epochs import UNKNOWN, LeaderEpochs
+from ottla.client.errors import ClientError, LogTruncated, ServerError, TopicRecreated, UnknownTopicOrPartition
+from ottla.client.group.offsets import Offset, TopicPartition
 from ottla.client.network.cluster import ClientOptions, Cluster, Line
 from ottla.client.network.metadata import Topic
 from ottla.client.network.retry import LONGEST_PAUSE_MS
@@ -40,10 +41,14 @@ class BatchReaderOptions(TypedDict, total=False):
 class _Place:
     """How far a partition is read, and since when it gives trouble."""
 
-    __slots__ = ("failures", "is_asked", "leader_id", "offset", "resting_until", "topic_id", "troubled_since")
+    __slots__ = (
+        "failures", "is_asked", "leader_epochs", "leader_id", "offset", "resting_until", "topic_id", "troubled_since",
+    )  # fmt: skip
 
-    def __init__(self, offset: int) -> None:
-        self.offset = offset
+    def __init__(self, begin: Offset) -> None:
+        self.offset = begin.offset
+        self.leader_epochs = LeaderEpochs()
+        self.leader_epochs.begin(begin.leader_epoch)
         self.topic_id: bytes | None = None
         self.is_asked = False
         self.leader_id: int | None = None
@@ -58,7 +63,8 @@ class BatchReader:
 
     A leader that changes is followed, and one that cannot be reached is waited for, `retry_timeout_ms` long. What
     waiting does not mend is raised by `poll`, with the topic and the partition: an offset that is gone, a topic that is
-    not there, and one that was deleted and created again (TopicRecreated). The others can still be read then.
+    not there, one that was deleted and created again (TopicRecreated), and a log that has lost what was read
+    (LogTruncated). The others can still be read then.
 
     Answers are taken when they come, whoever waits for them: a `poll` that is cancelled has lost nothing.
     """
@@ -106,11 +112,12 @@ class BatchReader:
         finally:
             await self._cluster.close()
 
-    def assign(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Read these partitions too, or from another offset on."""
+    def assign(self, offsets: Mapping[TopicPartition, int | Offset]) -> None:
+        """Read these partitions too, or from another offset on. An Offset with the leader epoch of the record before
+        it, from `FetchedData.epochs`, lets the leader look whether that is still there."""
         self.drop(offsets)
         for place, offset in offsets.items():
-            self._places[place] = _Place(offset)
+            self._places[place] = _Place(offset if isinstance(offset, Offset) else Offset(offset))
         self._woken.set()
 
     def drop(self, places: Iterable[TopicPartition]) -> None:
@@ -225,7 +232,8 @@ class BatchReader:
         assert topic is not None
         _remember(known, topic)
         epoch = topic.partitions[place.partition].leader_epoch
-        return Wanted(place.topic, known.topic_id or topic.topic_id, place.partition, known.offset, epoch)
+        last_epoch = known.leader_epochs.to_check(epoch)
+        return Wanted(place.topic, known.topic_id or topic.topic_id, place.partition, known.offset, epoch, last_epoch)
 
     def _learn(self, topic: str) -> None:
         if self._learner is not None:
@@ -264,19 +272,29 @@ class BatchReader:
             for wanted, data in task.result():
                 self._take(wanted, asked, data)
 
-    def _take(self, wanted: Wanted, asked: Mapping[TopicPartition, _Place], data: FetchedData | ClientError) -> None:
+    def _take(
+        self, wanted: Wanted, asked: Mapping[TopicPartition, _Place], data: FetchedData | ServerError | LogTruncated
+    ) -> None:
         place = TopicPartition(wanted.topic, wanted.partition)
         known = asked[place]
         if self._places.get(place) is not known:
             return  # it is read from elsewhere now, or no more
         if self._cluster.is_replaced(place.topic, known.topic_id):
             self._trouble(place, known, _recreated(place))  # nobody knows of which of the two this is
+        elif isinstance(data, LogTruncated):
+            self._trouble(place, known, known.leader_epochs.parted(data))
         elif isinstance(data, ClientError):
-            if not data.is_retriable or not has_moved(self._cluster, wanted):
+            is_about_epoch = data.code == ErrorCode.OFFSET_OUT_OF_RANGE and wanted.last_epoch != UNKNOWN
+            if is_about_epoch:  # or not: again without it
+                known.leader_epochs.checked(wanted.leader_epoch)
+            elif not data.is_retriable or not has_moved(self._cluster, wanted):
                 self._trouble(place, known, data)
         else:
             known.failures = 0
+            known.leader_epochs.checked(wanted.leader_epoch)
             if data.size_bytes:
+                known.leader_epochs.forget_before(data.fetch_offset)
+                known.leader_epochs.took(data.epochs)
                 known.offset = data.next_offset
                 self._found.append(data)
 

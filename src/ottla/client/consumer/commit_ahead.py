@@ -1,6 +1,7 @@
 """At most once: what is about to be handed out is committed before, a portion at a time.
 
-A commit that takes longer than the user waits goes on. What it is for is handed out by a later call, or given back.
+A commit that takes longer than the user waits goes on, and what it is for is handed out by a later call. What was
+committed and never handed out is given back when its partition is given up, by a commit of where the user is.
 """
 
 from __future__ import annotations
@@ -10,10 +11,8 @@ from collections.abc import Mapping
 
 from ottla.client.consumer.assignment import is_over
 from ottla.client.consumer.partition_position import NOWHERE, Entry, PartitionPosition
-from ottla.client.errors import ClientError
 from ottla.client.group.committer import Committer
 from ottla.client.group.offsets import TopicPartition
-from ottla.client.log import logger
 
 AT_MOST_ONCE_RECORDS = 500
 """How many records are committed together before they are handed out."""
@@ -49,37 +48,23 @@ class CommitAhead:
 
     async def committed(self, deadline: float | None) -> list[Entry]:
         """What may be handed out now. What cannot be committed stays, and is an error."""
-        task, entries = self._task, self._entries
+        task = self._task
         if task is None or not await is_over(task, deadline):
             return []
         self._task = None
+        entries = self._entries
         if task.exception() is not None:
             for entry in entries:
-                entry.place.ahead = NOWHERE
+                entry.place.ahead = entry.place.committed = NOWHERE  # the last may have been carried out, or not
         # While the commit was on its way, one may have been paused or moved, or be another's.
         entries = [entry for entry in entries if self._has(entry) and entry.place.is_next(entry)]
         if entries:  # else it does not matter what became of it
             task.result()
         return entries
 
-    async def give_back(self) -> None:
-        """What is being committed, and will not be handed out any more, is left to others."""
-        task, self._task = self._task, None
-        if task is None or not self._committer.has_group:
-            return
-        try:
-            await asyncio.wait([task])
-        finally:
-            task.cancel()  # whoever is cancelled leaves nothing at work
-        offsets = {
-            entry.place.topic_partition: entry.place.to_be_committed(entry.start)
-            for entry in self._entries
-            if self._has(entry) and entry.place.position == entry.start
-        }
-        try:
-            await self._committer.commit(offsets)
-        except ClientError as error:
-            logger.warning("what was committed and not handed out could not be given back: %s", error)
+    def drop(self) -> None:
+        """At once: nothing of it is handed out, for it is about to be given back."""
+        self._entries = []
 
     def begin_to_close(self) -> list[asyncio.Task[None]]:
         """At once: what is about to end."""

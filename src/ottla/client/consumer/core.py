@@ -132,8 +132,8 @@ class ConsumerCore:
         is_open, self._is_open, self._is_closed = self._is_open, False, True
         try:
             if is_open:
+                self._ahead.drop()
                 async with asyncio.timeout(timeout_seconds):
-                    await self._ahead.give_back()
                     await self._assignment.close()
         except TimeoutError:
             logger.warning("group %s: no time to commit the last offsets and to leave", self._options.group)
@@ -167,7 +167,7 @@ class ConsumerCore:
         self._check_open()
         self.hand_back()  # what is in hand is nobody's word that it is processed
         self._settle()
-        await self._ahead.give_back()
+        self._ahead.drop()
         await self._assignment.leave()
 
     @property
@@ -282,6 +282,7 @@ class ConsumerCore:
         may_hand_out, change = await self._assignment.step(deadline)
         if not may_hand_out:
             return change
+        self._check_open()  # meanwhile somebody may have closed it
         entries = self._ready()
         if self._options.delivery == "at-most-once":
             self._ahead.begin(entries)
@@ -350,9 +351,9 @@ class ConsumerCore:
     # What the user did not get done.
 
     def hand_back(self) -> None:
-        """What is in hand was not processed: it comes again. From the thread that hands out."""
+        """What is in hand was not processed: it comes again, but at most once. From the thread that hands out."""
         out = self._out
-        if out is not None:
+        if out is not None and self._options.delivery != "at-most-once":
             for entry in out.entries:
                 entry.place.hand_back()
 
@@ -375,6 +376,9 @@ class ConsumerCore:
 
     async def rewind(self) -> None:
         self._check_open()
+        if self._options.delivery == "at-most-once" and self._committer.has_group:
+            self._settle()  # what was handed out does not come again, and what comes next was not
+            return
         self.rewind_all()
         await self._starts.until_known(list(self.positions.values()))
 

@@ -187,7 +187,7 @@ class Fetcher:
         self, place: PartitionPosition, epoch: int, data: FetchedData | ServerError | LogTruncated, asked: Wanted
     ) -> None:
         if isinstance(data, LogTruncated):
-            self._truncated(place, data)
+            self._truncated(place, place.leader_epochs.parted(data))
             return
         is_out_of_range = isinstance(data, ServerError) and data.code == ErrorCode.OFFSET_OUT_OF_RANGE
         if not isinstance(data, ServerError) or is_out_of_range:

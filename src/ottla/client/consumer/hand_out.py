@@ -62,17 +62,20 @@ def hand_out_messages(out: HandOut) -> Iterator[Message]:
         place = entry.place
         topic, partition = place.topic_partition
         sound = _sound(entry)
+        is_ahead = entry.end is not None
         for record in sound.records:
             offset = record.offset
             place.finished = offset
             if deserializers is None:
                 place.position = offset + 1
-                yield Message(topic, partition, record)
+                message = Message(topic, partition, record)
             else:
                 place.position = offset
                 message = DecodedMessage(topic, partition, decode(deserializers, topic, partition, record))
                 place.position = offset + 1
-                yield message
+            if is_ahead and _is_withdrawn(out, entry, offset):
+                return
+            yield message
             if out.is_interrupted:
                 return
         place.finished = place.position = sound.next_offset
@@ -93,6 +96,8 @@ def _batch(out: HandOut, entry: Entry) -> Iterator[Fetched]:
     place = entry.place
     fetched, error = _fetched(out, entry)
     place.position = fetched.next_offset
+    if _is_withdrawn(out, entry, entry.start):
+        return
     if fetched.records:
         yield fetched
         if out.is_interrupted:
@@ -111,6 +116,8 @@ def take_batches(out: HandOut) -> list[Fetched]:
             entry.is_damaged = False  # nothing of it is out: it comes first the next time
             break
         entry.place.position = fetched.next_offset
+        if _is_withdrawn(out, entry, entry.start):
+            break
         if fetched.records:
             taken.append(fetched)
         elif error is not None:
@@ -148,6 +155,8 @@ def hand_out_arrow(*, with_headers: bool) -> Callable[[HandOut], Iterator[pa.Rec
                 place.finished = place.position
                 is_last = number == len(batches) - 1
                 place.position = next_offset if is_last else batch.column("offset")[-1].as_py() + 1
+                if _is_withdrawn(out, entry, place.finished):
+                    return
                 yield batch
                 if out.is_interrupted:
                     return
@@ -164,6 +173,15 @@ def _sound(entry: Entry) -> Sound:
     if entry.end is None or entry.end >= sound.next_offset:
         return sound
     return Sound([record for record in sound.records if record.offset < entry.end], entry.end, None)
+
+
+def _is_withdrawn(out: HandOut, entry: Entry, offset: int) -> bool:
+    """At most once, what is handed out is claimed first, by the position. Another thread that closes the consumer
+    meanwhile interrupts first, and then gives back what is behind the position: one of the two sees the other."""
+    if entry.end is None or not out.is_interrupted:
+        return False
+    entry.place.position = offset
+    return True
 
 
 def _tell_damage(entry: Entry, damage: ClientError, *, is_first: bool) -> None:

@@ -11,6 +11,8 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from operator import itemgetter
 
+from ottla.client.errors import LogTruncated
+
 UNKNOWN = -1
 _begin = itemgetter(0)
 
@@ -61,8 +63,10 @@ class LeaderEpochs:
         """The leader of an epoch has the record before."""
         self._checked_epoch = leader_epoch
 
-    def parted(self, offset: int, epoch: int) -> int:
-        """The leader's log has nothing of the epochs behind `epoch`, which ends at `offset`: up to where both are the
-        same, as far as that is known."""
-        later = [begin for begin, one in self._trail if one > epoch and begin != UNKNOWN]
-        return min([offset, *later])
+    def parted(self, told: LogTruncated) -> LogTruncated:
+        """A leader's log has nothing of the epochs behind the one it tells, which ends at its offset: up to where both
+        logs are the same, as far as that is known, and the epoch of the record before."""
+        later = [begin for begin, one in self._trail if one > told.epoch and begin != UNKNOWN]
+        offset = min([told.offset, *later])
+        before = self.before(offset)
+        return told.at(offset, told.epoch if before == UNKNOWN else min(before, told.epoch))

@@ -47,6 +47,11 @@ class CoreOptions(NamedTuple):
     buffer_bytes: int
     deserializers: Deserializers
 
+    @property
+    def commits_what_it_gives_up(self) -> bool:
+        """At most once, too: less was handed out, perhaps, than was committed before."""
+        return bool(self.auto_commit_ms) or self.delivery == "at-most-once"
+
 
 class ConsumerOptions(TypedDict, total=False):
     """The options of a Consumer, for faces that pass them on."""

@@ -102,8 +102,9 @@ class PartitionPosition:
 
     @property
     def to_commit(self) -> int | None:
-        """What is finished and not committed yet."""
-        return None if self.finished in (NOWHERE, self.committed) else self.finished
+        """What is finished and not committed yet. What was committed ahead and never handed out is given back by it."""
+        is_committed = self.finished == self.committed and self.ahead <= self.finished
+        return None if self.finished == NOWHERE or is_committed else self.finished
 
     @property
     def out_to(self) -> int:
@@ -132,8 +133,7 @@ class PartitionPosition:
 
     def go_back(self, truncated: LogTruncated) -> None:
         """To where the log is still what it was."""
-        offset = self.leader_epochs.parted(truncated.offset, truncated.epoch)
-        self._go(PositionEvent.SOUGHT, offset)
+        self._go(PositionEvent.SOUGHT, truncated.offset)
         self.leader_epochs.begin(truncated.epoch)
 
     def rewind(self) -> None:

@@ -273,7 +273,7 @@ class Reader:
         for wanted, data in answer:
             place = places[wanted.partition]
             if isinstance(data, LogTruncated):
-                self._trouble = data
+                self._trouble = place.leader_epochs.parted(data)
                 continue
             is_out_of_range = isinstance(data, ServerError) and data.code == ErrorCode.OFFSET_OUT_OF_RANGE
             if not isinstance(data, ServerError) or is_out_of_range:
@@ -298,7 +298,7 @@ class Reader:
         if isinstance(error, LogTruncated) and self._reset is not None and error.partition is not None:
             logger.warning("%s", error)
             place = places[error.partition]
-            place.offset = place.given_offset = place.leader_epochs.parted(error.offset, error.epoch)
+            place.offset = place.given_offset = error.offset
             place.leader_epochs.begin(error.epoch)
             return
         is_out_of_range = isinstance(error, ServerError) and error.code == ErrorCode.OFFSET_OUT_OF_RANGE

@@ -25,9 +25,12 @@ class Run(NamedTuple):
 
 
 class PartitionProgress:
-    def __init__(self, next_offset: int, runs: list[Run] | None = None) -> None:
+    def __init__(self, next_offset: int, runs: list[Run] | None = None, leader_epoch: int = -1) -> None:
         self.next_offset = next_offset
         self.runs = runs or []
+        self.leader_epoch = leader_epoch
+        """In which the record before was written, so that the source can look whether it is still there; -1: not known.
+        """
 
     def copied(self, run: Run) -> None:
         """Batches are copied in their order."""
@@ -98,8 +101,11 @@ class Progress:
         progress = cls(document["cluster"])
         for name, topic in document["topics"].items():
             read = progress.topics[name] = TopicProgress(topic["target"], topic["source_id"], topic["target_id"])
+            leader_epochs = topic.get("leader_epochs", {})
             for index, (next_offset, *runs) in topic["partitions"].items():
-                read.partitions[int(index)] = PartitionProgress(next_offset, [Run(*run) for run in runs])
+                read.partitions[int(index)] = PartitionProgress(
+                    next_offset, [Run(*run) for run in runs], leader_epochs.get(index, -1)
+                )
         return progress
 
     def document(self) -> dict[str, Any]:
@@ -116,6 +122,11 @@ class Progress:
                     "partitions": {
                         str(index): [partition.next_offset, *(list(run) for run in shortened(partition.runs, most))]
                         for index, partition in topic.partitions.items()
+                    },
+                    "leader_epochs": {
+                        str(index): partition.leader_epoch
+                        for index, partition in topic.partitions.items()
+                        if partition.leader_epoch >= 0
                     },
                 }
                 for name, topic in self.topics.items()

@@ -21,6 +21,8 @@ from ottla.client import (
     ClientOptions,
     FetchedData,
     Isolation,
+    LogTruncated,
+    Offset,
     ServerError,
     Topic,
     TopicPartition,
@@ -156,6 +158,11 @@ class Copying:
             fetched = self._reader.poll(POLL_MS)
         except TopicRecreated as error:
             raise _recreated(error.topic or "", "source") from None
+        except LogTruncated as error:
+            raise ConnectorRefused(
+                f"{error.topic}-{error.partition}: the source has lost records that the target has, from offset "
+                f"{error.offset} on, and may have others in their place; 'ottla mirror forget' lets it be copied anew"
+            ) from None
         except ServerError as error:
             self._recover(error)
             return None
@@ -165,7 +172,10 @@ class Copying:
         batches: list[SourceBatch] = []
         for data in fetched:
             batches += self._batches(data)
-            self.progress.topics[data.topic].partitions[data.partition].next_offset = data.next_offset
+            partition = self.progress.topics[data.topic].partitions[data.partition]
+            partition.next_offset = data.next_offset
+            if data.epochs:
+                partition.leader_epoch = data.epochs[-1][1]
             self._high_watermarks[TopicPartition(data.topic, data.partition)] = data.high_watermark
         return batches
 
@@ -222,7 +232,7 @@ class Copying:
                 f"{place.topic}-{place.partition}: offset {partition.next_offset} is not on the source any more, which "
                 f'begins at {first}: records were lost before they were copied; with lost = "skip" it goes on there'
             )
-        partition.next_offset = first
+        partition.next_offset, partition.leader_epoch = first, -1
         self._reader.assign({place: first})
 
     # Topics
@@ -314,8 +324,11 @@ class Copying:
             for index, offset in self._source.find_offsets(name, edge, missing).items():
                 topic.partitions[index] = PartitionProgress(offset)
             self._task.is_commit_wanted = True  # or another runner would begin elsewhere
-        unread = {TopicPartition(name, index): topic.partitions[index].next_offset for index in indexes}
-        unread = {place: offset for place, offset in unread.items() if place not in self._assigned}
+        unread: dict[TopicPartition, int | Offset] = {}
+        for index in indexes:
+            place, partition = TopicPartition(name, index), topic.partitions[index]
+            if place not in self._assigned:
+                unread[place] = Offset(partition.next_offset, leader_epoch=partition.leader_epoch)
         self._reader.assign(unread)
         self._assigned.update(unread)
 
