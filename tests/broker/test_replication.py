@@ -18,6 +18,8 @@ from ottla.broker.replication.serving import ReplicaSessions
 from ottla.log.errors import LogError
 from ottla.log.files import FileRange
 from ottla.log.recovery import open_log
+from ottla.log.segment import LOG
+from ottla.log.snapshot import SUFFIX as SNAPSHOT
 from ottla.log.topic_config import TopicConfig
 from ottla.records.batch import read_header
 from ottla.records.build import build_batch
@@ -388,6 +390,123 @@ def test_a_log_that_went_another_way_is_cut(world: World) -> None:
     assert told == [None]
     assert served_values(follower.log) == [b"a", b"b"]
     world.assert_equal()
+
+
+WAITS_FOR_DISK = ("sync", "sync folder", "remove")
+
+
+class Jobs:
+    """The jobs of a world's follower, held until they are to be run one by one, and what they did on its disk."""
+
+    def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._world = world
+        self._held: list[tuple[Callable[[], None], Callable[[Exception | None], None]]] = []
+        self.done: set[int] = set()  # operations
+        monkeypatch.setattr(world.system, "run_blocking", lambda job, finished: self._held.append((job, finished)))
+
+    def run_one(self) -> None:
+        [(job, finished)] = self._held
+        self._held = []
+        files = self._world.follower_files
+        before = files.operation_count
+        job()
+        self.done |= set(range(before + 1, files.operation_count + 1))
+        finished(None)
+        self._world.run(0.1)
+
+    def waited_elsewhere(self, since: int) -> list[str]:
+        """What waited for the disk, but not in a job. To remove a snapshot, which is small, is not to wait."""
+        return [
+            f"{each.kind} {each.path}"
+            for each in self._world.follower_files.trace
+            if each.number > since and each.number not in self.done
+            if each.kind in WAITS_FOR_DISK and not each.path.endswith(SNAPSHOT)
+        ]
+
+
+def diverged(world: World, config: TopicConfig = SMALL) -> Partition:
+    """A follower with a record of its leader, and segments of nobody behind it."""
+    world.followers[0].log.reconfigure(config)
+    world.lead()
+    world.produce(0, b"a")
+    world.run(0.1)
+    follower = world.followers[0]
+    for _ in range(20):
+        follower.log.append(batch := build_batch([bytes(1000)], timestamp=1), read_header(batch), 1, 1)
+    follower.machine.copied(follower.log.end_offset, 0)
+    assert len(follower.log.segments) > 3
+    follower.log.flush(1)
+    return follower
+
+
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["cut", "begun anew"])
+def test_who_cuts_a_log_waits_for_the_disk_on_another_thread(
+    world: World, monkeypatch: pytest.MonkeyPatch, *, is_restarted: bool
+) -> None:
+    follower = diverged(world)
+    if is_restarted:
+        for _ in range(30):
+            world.produce(0, b"b", acks=1)
+        world.leaders[0].apply(
+            leader_id=LEADER, leader_epoch=1, partition_epoch=1, replicas=[LEADER], in_sync=[LEADER], now_ms=0
+        )
+        world.leaders[0].delete_records(25, 0)
+    jobs = Jobs(world, monkeypatch)
+    since = world.follower_files.operation_count
+    world.lead(epoch=2, partition_epoch=2)
+    world.run(1.0)
+    assert follower.log.end_offset == 21  # nothing is cut before the disk knows of it
+    for end_offset in (1, 25) if is_restarted else (1,):
+        jobs.run_one()
+        assert follower.log.end_offset == end_offset
+        jobs.run_one()
+    world.produce(0, b"c")
+    world.run(0.5)
+    world.assert_equal()
+    assert jobs.waited_elsewhere(since) == []
+    assert follower.log.segments.due_removals(world.system.clock_ms())
+
+
+def test_who_leads_meanwhile_cuts_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    follower = diverged(world)
+    jobs = Jobs(world, monkeypatch)
+    world.lead(epoch=2, partition_epoch=1)
+    world.run(1.0)
+    lead_instead(world, epoch=3)
+    jobs.run_one()
+    assert follower.log.end_offset == 21
+
+
+def test_who_leads_in_the_middle_of_a_cut_writes_nothing_before_it_is_on_the_disk(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    follower = diverged(world)
+    jobs = Jobs(world, monkeypatch)
+    world.lead(epoch=2, partition_epoch=1)
+    world.run(1.0)
+    jobs.run_one()
+    lead_instead(world, epoch=3)
+    follower.log.append(batch := build_batch([b"new"], timestamp=1), read_header(batch), 3, 1)
+    path = follower.log.active.path(LOG)
+    done = [each.kind for each in world.follower_files.trace if each.path in (path, follower.log.folder)]
+    assert done[-4:] == ["truncate", "sync", "sync folder", "write"]
+    jobs.run_one()
+    assert served_values(follower.log) == [b"a", b"new"]
+    assert follower.log.failure is None
+
+
+def lead_instead(world: World, epoch: int) -> None:
+    """The follower is the leader now."""
+    follower = world.followers[0]
+    follower.apply(
+        leader_id=FOLLOWER,
+        leader_epoch=epoch,
+        partition_epoch=epoch,
+        replicas=REPLICAS,
+        in_sync=[FOLLOWER],
+        now_ms=0,
+    )
+    world.fetcher.leave(follower)
 
 
 def test_one_that_has_cut_its_log_is_told_the_high_watermark_though_nothing_is_written(world: World) -> None:

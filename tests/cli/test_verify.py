@@ -253,7 +253,7 @@ def change_producer(path: Path, producer_id: int, **changes: Any) -> None:
         if known_id == producer_id:
             for name, value in changes.items():
                 setattr(producer, name, value)
-        producers.restore(known_id, producer)
+        producers.restore([(known_id, producer)])
     path.write_bytes(pack_snapshot(producers))
 
 

@@ -102,7 +102,7 @@ def producers_with(batches: dict[int, list[AppendedBatch]]) -> Producers:
     for producer_id, known in batches.items():
         producer = Producer(3)
         producer.batches.extend(known)
-        producers.restore(producer_id, producer)
+        producers.restore([(producer_id, producer)])
     return producers
 
 

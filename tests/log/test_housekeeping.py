@@ -341,8 +341,7 @@ def test_silent_producers_are_forgotten(manager: LogManager, clock: Clock) -> No
 def test_very_many_producers_are_looked_at_in_slices(manager: LogManager, clock: Clock) -> None:
     for index in range(6):
         log = manager.create("t", index, TopicConfig(), 0)
-        for producer_id in range(PRODUCERS_A_SLICE // 2):
-            log.producers.restore(producer_id, Producer(0))
+        log.producers.restore((producer_id, Producer(0)) for producer_id in range(PRODUCERS_A_SLICE // 2))
     assert len(list(Housekeeping(manager, clock).expire_producers())) == 3
 
 

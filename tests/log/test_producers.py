@@ -10,8 +10,9 @@ from ottla.log.errors import (
     InvalidTransactionState,
     LogError,
     OutOfOrderSequence,
+    StorageFailed,
 )
-from ottla.log.producers import KEPT_BATCHES, MOST_PRODUCERS, SILENT_MS, Origin, Producers
+from ottla.log.producers import KEPT_BATCHES, MOST_PRODUCERS, SILENT_MS, Origin, Producer, Producers
 from ottla.records.batch import BatchHeader, read_header
 from ottla.records.build import ControlMarker, build_batch
 
@@ -376,3 +377,42 @@ def test_open_transactions_are_never_forgotten_however_many() -> None:
     for number in range(MOST_PRODUCERS + 2000):
         producers.appended(transactional(0)._replace(producer_id=number), number)
     assert len(producers) == MOST_PRODUCERS + 2000
+
+
+def test_open_transactions_of_a_snapshot_are_put_in_order_once_however_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    orders: list[object] = []
+
+    def order(items: Any) -> list[Any]:
+        orders.append(items)
+        return sorted(items)
+
+    monkeypatch.setattr("ottla.log.producers.sorted", order, raising=False)
+    opened = []
+    for number in range(100):
+        producer = Producer(0)
+        producer.transaction_start = 1000 - number
+        opened.append((number, producer))
+    producers = Producers()
+    producers.restore(opened)
+    assert list(producers.ongoing) == list(range(901, 1001))
+    assert len(orders) == 1
+
+
+def test_what_could_not_be_written_is_remembered_of_so_many() -> None:
+    producers = Producers()
+    for number in range(MOST_PRODUCERS + 1):
+        producers.note_unwritten(header(0)._replace(producer_id=number))
+    producers.check(header(1)._replace(producer_id=0), Origin.CLIENT)
+    with pytest.raises(StorageFailed):
+        producers.check(header(1)._replace(producer_id=MOST_PRODUCERS), Origin.CLIENT)
+
+
+def test_what_could_not_be_written_a_moment_ago_is_not_forgotten() -> None:
+    producers = Producers()
+    producers.note_unwritten(header(0))
+    producers.expire(10_000, 0, 100)
+    with pytest.raises(StorageFailed):
+        producers.check(header(1), Origin.CLIENT)
+    for steady_ms in (100, 200):
+        producers.expire(10_000, steady_ms, 100)
+    producers.check(header(1), Origin.CLIENT)

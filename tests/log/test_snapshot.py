@@ -31,8 +31,7 @@ def producer(draw: st.DrawFn) -> Producer:
 
 def producers_of(by_id: dict[int, Producer]) -> Producers:
     producers = Producers()
-    for producer_id, each in by_id.items():
-        producers.restore(producer_id, each)
+    producers.restore(by_id.items())
     return producers
 
 

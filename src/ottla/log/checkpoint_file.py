@@ -20,16 +20,22 @@ class CheckpointFile:
         self._asked = 0
         self._written = 0
         self._contents: bytes | None = None  # of the file, where that is known
+        self._offsets: Mapping[TopicPartition, int] | None = None  # the same
 
     def read(self) -> dict[TopicPartition, int]:
         """The offsets in the file, none where it is missing; CorruptCheckpoint if they cannot be read."""
         if not self._files.exists(self._path):
-            self._contents = format_offsets({})
+            self._contents, self._offsets = format_offsets({}), {}
             return {}
         contents = self._files.read_all(self._path)
         offsets = parse_offsets(contents)
-        self._contents = contents
-        return offsets
+        self._contents, self._offsets = contents, offsets
+        return dict(offsets)
+
+    def tells_at_most(self, partition: TopicPartition, offset: int) -> bool:
+        """Whether the file has no larger offset of a partition, and nothing is on its way to it."""
+        offsets = self._offsets
+        return self._written == self._asked and offsets is not None and offsets.get(partition, 0) <= offset
 
     def next_number(self) -> int:
         """For who begins to gather offsets: what others gather later counts more, whoever writes first."""
@@ -46,7 +52,7 @@ class CheckpointFile:
             if number < self._written:
                 return
             if contents != self._contents:
-                self._contents = None
+                self._contents = self._offsets = None
                 self._files.replace(self._path, contents)
-                self._contents = contents
+                self._contents, self._offsets = contents, offsets
             self._written = number  # what failed has done nothing for those who came before it

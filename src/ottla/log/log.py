@@ -37,7 +37,7 @@ from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.log.snapshot import Snapshots
 from ottla.log.topic_config import TopicConfig
-from ottla.log.truncation import truncate_fully, truncate_to
+from ottla.log.truncation import Cut, cut_fully, cut_to, prepare_cut, settle_cut, truncate_fully, truncate_to
 from ottla.records.batch import CONTROL, BatchHeader
 from ottla.records.build import ControlMarker, read_marker
 from ottla.records.codec import stamp_batches
@@ -90,6 +90,7 @@ class Log:
         self.uncleanable: str | None = None  # why it is not compacted any more
         self.owner = LogOwner()
         self.snapshots = snapshots
+        self.cut: Cut | None = None  # that is not on the disk yet
         self.flusher = LogFlusher(self)
         self.placement: Placement | None = None  # what its topic asks of keys
         self.reconfigure(config)
@@ -197,6 +198,8 @@ class Log:
         """
         if self.failure is not None:
             raise self.refusal
+        if self.cut is not None:
+            self.settle_cut()
         base_offset = self.end_offset
         try:
             if leader_epoch != self.epochs.latest:
@@ -237,6 +240,7 @@ class Log:
         """
         if self.failure is not None:
             raise self.refusal
+        self.settle_cut()
         begins_log = self.is_empty and self.end_offset == self.log_start_offset
         batches = checked_batches(records, self.end_offset, self.epochs.latest, most_epoch, begins_log=begins_log)
         if batches and batches[0].header.base_offset < self.end_offset:
@@ -369,6 +373,7 @@ class Log:
         """Seal the active segment and start the next one at the end of the log."""
         if self.active.size_bytes == 0:
             return
+        self.settle_cut()
         with self.refusing():
             self.active.write_indexes()
             self.epochs.save()
@@ -433,6 +438,10 @@ class Log:
 
     # Removing
 
+    prepare_cut = prepare_cut
+    cut_to = cut_to
+    cut_fully = cut_fully
+    settle_cut = settle_cut
     truncate_to = truncate_to
     truncate_fully = truncate_fully
 

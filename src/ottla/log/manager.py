@@ -191,8 +191,19 @@ class LogManager:
 
     def truncating(self, partition: TopicPartition, offset: int) -> None:
         """Have the checkpoints know of a truncation before it comes: it is not on the disk, nor compacted, behind."""
-        self.write_checkpoint(RECOVERY_POINTS)
+        if not self._checkpoints[RECOVERY_POINTS].tells_at_most(partition, offset):
+            self.write_checkpoint(RECOVERY_POINTS)
         self._lower_cleaner_offset(partition, offset)
+
+    def preparing_truncation(self, partition: TopicPartition, offset: int) -> Callable[[], None]:
+        """The job of the same, for any thread; what is told meanwhile is not forgotten."""
+        jobs = []
+        if not self._checkpoints[RECOVERY_POINTS].tells_at_most(partition, offset):
+            jobs.append(self.checkpoint(RECOVERY_POINTS))
+        if self.cleaner_offsets.get(partition, 0) > offset:
+            self.cleaner_offsets[partition] = offset
+            jobs.append(self.checkpoint(CLEANER_OFFSETS))
+        return partial(_run_all, jobs)
 
     def _lower_cleaner_offset(self, partition: TopicPartition, offset: int) -> None:
         """What will be written from `offset` on was never compacted, whatever was there before."""
@@ -360,13 +371,7 @@ class LogManager:
 
     def forgetting(self) -> Callable[[], None]:
         """The job of writing the checkpoints without partitions that are gone, for any thread."""
-        jobs = [self.checkpoint(name) for name in HARMFUL_CHECKPOINTS]
-
-        def run() -> None:
-            for job in jobs:
-                job()
-
-        return run
+        return partial(_run_all, [self.checkpoint(name) for name in HARMFUL_CHECKPOINTS])
 
     def begin_anew(self, partition: TopicPartition) -> None:
         """Before the first record of a partition: what is told of another of its name would count for this one."""
@@ -426,6 +431,9 @@ class _Owner(LogOwner):
         self._manager = manager
         self._partition = partition
 
+    def preparing_truncation(self, offset: int) -> Callable[[], None]:
+        return self._manager.preparing_truncation(self._partition, offset)
+
     def before_truncation(self, offset: int) -> None:
         self._manager.truncating(self._partition, offset)
 
@@ -437,6 +445,11 @@ class _Owner(LogOwner):
 
     def with_room(self, make: Callable[[], T]) -> T:
         return self._manager.with_room(make)
+
+
+def _run_all(jobs: Iterable[Callable[[], None]]) -> None:
+    for job in jobs:
+        job()
 
 
 def _kernel_boot_id() -> str:

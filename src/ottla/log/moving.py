@@ -180,6 +180,9 @@ class _OwnerWhileMoved(LogOwner):
         self._owner = owner
         self._move = move
 
+    def preparing_truncation(self, offset: int) -> Callable[[], None]:
+        return self._owner.preparing_truncation(offset)
+
     def before_truncation(self, offset: int) -> None:
         self._move.truncating(offset)
         self._owner.before_truncation(offset)

@@ -11,6 +11,10 @@ T = TypeVar("T")
 class LogOwner:
     """One that keeps nothing. Others tell what they do with it."""
 
+    def preparing_truncation(self, _offset: int) -> Callable[[], None]:
+        """The job, for any thread, of what `before_truncation` would wait for."""
+        return lambda: None
+
     def before_truncation(self, offset: int) -> None:
         """The log is about to be cut there."""
 

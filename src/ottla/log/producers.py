@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ottla.log.errors import (
@@ -125,6 +125,7 @@ class Producers:
         self.unreplicated: list[CompletedTransaction] = []  # their markers are not below the high watermark
         self._asked: dict[int, Asked] = {}  # by producer id, until it takes part
         self._unwritten: dict[int, Unwritten] = {}  # by producer id, until it comes again
+        self._unwritten_before: dict[int, Unwritten] = {}  # when housekeeping last looked
         self._noticed: dict[int, Noticed] = {}
         self._most = MOST_PRODUCERS
 
@@ -221,6 +222,8 @@ class Producers:
     def note_unwritten(self, header: BatchHeader) -> None:
         """A batch that may be appended could not be: its producer will send it again."""
         self._unwritten[header.producer_id] = Unwritten(header.producer_epoch, header.base_sequence)
+        if len(self._unwritten) > MOST_PRODUCERS:  # anybody can make up numbers, and the disk may be full for long
+            del self._unwritten[next(iter(self._unwritten))]
 
     def _check_unwritten(self, header: BatchHeader) -> None:
         """What was in flight behind such a batch is refused for the same reason, and comes again in its order.
@@ -380,14 +383,22 @@ class Producers:
         self._asked = {
             producer_id: asked for producer_id, asked in self._asked.items() if now_ms - asked.timestamp < expiration_ms
         }
-        self._unwritten.clear()
+        # Those that were there the last time, too: the batches of others may be on their way again.
+        known = self._unwritten_before
+        self._unwritten = {
+            producer_id: unwritten
+            for producer_id, unwritten in self._unwritten.items()
+            if known.get(producer_id) is not unwritten
+        }
+        self._unwritten_before = self._unwritten.copy()
 
-    def restore(self, producer_id: int, producer: Producer) -> None:
-        """Put back a producer from a snapshot."""
-        self.by_id[producer_id] = producer
-        if producer.transaction_start is not None:
-            self.ongoing[producer.transaction_start] = producer_id
-            self.ongoing = OrderedDict(sorted(self.ongoing.items()))
+    def restore(self, producers: Iterable[tuple[int, Producer]]) -> None:
+        """Put back the producers of a snapshot, of which very many may have open transactions."""
+        for producer_id, producer in producers:
+            self.by_id[producer_id] = producer
+            if producer.transaction_start is not None:
+                self.ongoing[producer.transaction_start] = producer_id
+        self.ongoing = OrderedDict(sorted(self.ongoing.items()))
 
     def clear(self) -> None:
         self.by_id.clear()
@@ -395,6 +406,7 @@ class Producers:
         self.unreplicated.clear()
         self._asked.clear()
         self._unwritten.clear()
+        self._unwritten_before.clear()
         self._noticed.clear()
 
     def __len__(self) -> int:

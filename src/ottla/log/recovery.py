@@ -257,8 +257,7 @@ class _Opening:
             else:
                 return
             log.producers.clear()
-            for producer_id, producer in known:
-                log.producers.restore(producer_id, producer)
+            log.producers.restore(known)
 
     # Rot
 
@@ -416,7 +415,7 @@ class _Opening:
             if keeps_aside and last.size_bytes:
                 self.files.rename(last.path(LOG), last.path(LOG) + ASIDE)
                 self.recovered.faults.append(f"{last.path(LOG)}: put aside, since it follows what does not hold")
-            log.segments.remove_last()
+            log.segments.remove_last(self.now_ms)
         self.files.sync_folder(self.folder)
 
 

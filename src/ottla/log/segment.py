@@ -225,9 +225,8 @@ class Segment:
         self._unindexed_bytes = unindexed_bytes
 
     def cut(self, position: int, offset: int) -> None:
-        """Drop all that lies behind `position`, which is where `offset` would be written next."""
+        """Drop all that lies behind `position`, which is where `offset` would be written next. It is not synced."""
         self.file.truncate(position)
-        self.file.sync()
         self.size_bytes = position
         self.offset_index.truncate_to_position(position)
         self.time_index.truncate_to_offset(offset)

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import overload
 
 from ottla.log.aborted import AbortedTransaction
-from ottla.log.files import FileRange, Files, remove_all
+from ottla.log.files import FileRange, Files
 from ottla.log.segment import Segment
 
 NEVER = 1 << 62
@@ -116,13 +116,11 @@ class Segments(Sequence[Segment]):
 
     # Going
 
-    def remove_last(self) -> None:
-        """Remove the newest segment at once: nobody may read it any more. The caller sees that one is left."""
+    def remove_last(self, removal_ms: int) -> None:
+        """Take the newest segment out. Its files go later. The caller sees that one is left."""
         segment = self._row.pop()
         self._bases.pop()
-        segment.close()
-        remove_all(self._files, segment.paths())
-        self.names_changed = True
+        self._schedule_deletion([segment], removal_ms)
         if self._row:
             self.active = self._row[-1]
             self.active.is_full = False

@@ -157,8 +157,7 @@ class Snapshots:
             except (CorruptLog, FileNotFoundError):
                 self.remove(lambda taken, bad=offset: taken == bad)  # type: ignore[misc]
                 continue
-            for producer_id, producer in restored:
-                producers.restore(producer_id, producer)
+            producers.restore(restored)
             if offset in self._with_earlier:
                 with suppress(CorruptLog, FileNotFoundError):  # then their last batches are known, as to Kafka
                     restore_earlier_batches(producers, self._files.read_all(self.path(offset, EARLIER)), crc_of(data))

@@ -109,7 +109,7 @@ class Partition:
     @property
     def may_be_replaced(self) -> bool:
         """Whether another may lead by now: this broker cannot know what was written since."""
-        return self.is_replicated and self._shell.is_cut_off
+        return self.is_replicated and self._shell.is_cut_off_from(self.machine.in_sync - {self.machine.node_id})
 
     def apply(
         self,
@@ -482,16 +482,16 @@ class Partition:
             machine.starts_at(log.log_start_offset)
 
     def truncate(self, offset: int, now_ms: int) -> None:
-        """Let go of what the leader does not have."""
+        """Let go of what the leader does not have. `Log.cut` is not on the disk yet."""
         try:
-            self.log.truncate_to(offset, now_ms)
+            self.log.cut_to(offset, now_ms)
         finally:
             self._cut()
 
     def restart_at(self, offset: int, now_ms: int) -> None:
-        """Let go of everything, and go on where the leader's log starts."""
+        """Let go of everything, and go on where the leader's log starts. `Log.cut` is not on the disk yet."""
         try:
-            self.log.truncate_fully(offset, now_ms)
+            self.log.cut_fully(offset, now_ms)
         finally:
             self._cut()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -13,9 +14,8 @@ class Shell(Protocol):
     def waits_for_disk(self) -> bool:
         """Whether nothing is acknowledged before it is on the disk, whatever the topic says."""
 
-    @property
-    def is_cut_off(self) -> bool:
-        """Whether the others may take this broker for dead, and have given what it leads to somebody else."""
+    def is_cut_off_from(self, replicas: Collection[int]) -> bool:
+        """Whether these may take this broker for dead, and have given what it leads to one of them."""
 
     def touch(self, partition: Partition) -> None:
         """Call `end_round` of the partition at the end of this round of the loop."""

@@ -280,12 +280,12 @@ class Fetcher:
         self._slices.run(self._taking(response), self._took)
 
     def _taking(self, response: FetchResponse) -> Steps:
-        """A partition a step: the first record of each makes a folder, and to cut a log is to wait for the disk."""
+        """A partition a step: the first record of each makes a folder."""
         for topic in response.responses:
             for data in topic.partitions:
                 followed = self._followed.get((topic.topic_id, data.partition_index))
                 if followed is not None and followed.is_in_session:
-                    self._take_safely(followed, data)
+                    yield from self._take_safely(followed, data)
                     yield None
 
     def _took(self, _result: object, _failure: Exception | None) -> None:
@@ -305,17 +305,18 @@ class Fetcher:
         self._timer = None
         self._call()
 
-    def _take_safely(self, followed: CopiedPartition, data: PartitionData) -> None:
+    def _take_safely(self, followed: CopiedPartition, data: PartitionData) -> Steps:
         """A mistake with one partition must not keep the others from being copied."""
         try:
-            self._take(followed, data)
+            yield from self._take(followed, data)
         except Exception:
             events.failure("the copying of a partition failed", partition=followed.partition.name)
             if followed.follower.state in (State.FETCHING, State.TRUNCATING):
                 followed.follower.failed_for_now()
-            self._back_off(followed, ErrorCode.UNKNOWN_SERVER_ERROR)
+            if followed.follower.state is not State.STOPPED:
+                self._back_off(followed, ErrorCode.UNKNOWN_SERVER_ERROR)
 
-    def _take(self, followed: CopiedPartition, data: PartitionData) -> None:
+    def _take(self, followed: CopiedPartition, data: PartitionData) -> Steps:
         """What the leader says of one partition."""
         partition, follower = followed.partition, followed.follower
         if partition.leader_epoch != follower.leader_epoch:
@@ -332,31 +333,52 @@ class Fetcher:
         if isinstance(effect, BackOff):
             self._back_off(followed, effect.error)
         elif effect is not None:
-            self._bring_about(followed, effect)
+            try:
+                if isinstance(effect, Copy):
+                    self._copy(followed, effect)
+                else:
+                    yield from self._cutting(followed, effect)
+            except LogError as failure:
+                if follower.state is not State.STOPPED:
+                    self._not_done(followed, failure)
 
-    def _bring_about(self, followed: CopiedPartition, effect: Copy | Truncate | RestartAt) -> None:
-        partition, follower, log = followed.partition, followed.follower, followed.partition.log
-        now_ms = self._loop.system.clock_ms()
-        try:
-            match effect:
-                case Copy(records, high_watermark, log_start_offset):
-                    partition.copy(records, follower.leader_epoch, high_watermark, log_start_offset, now_ms)
-                    self._fetched(partition, len(records))
-                case Truncate(offset):
-                    self._tell_of_cut(partition, offset)
-                    partition.truncate(offset, now_ms)
-                    follower.truncated()
-                case RestartAt(offset):
-                    events.info("a log begins anew where the leader's starts", partition=partition.name, offset=offset)
-                    partition.restart_at(offset, now_ms)
-                    follower.truncated()
-        except LogError as failure:
-            self._not_done(followed, failure)
-            return
+    def _copy(self, followed: CopiedPartition, effect: Copy) -> None:
+        partition, log = followed.partition, followed.partition.log
+        now_ms, leader_epoch = self._loop.system.clock_ms(), followed.follower.leader_epoch
+        partition.copy(effect.records, leader_epoch, effect.high_watermark, effect.log_start_offset, now_ms)
+        self._fetched(partition, len(effect.records))
         followed.retries = 0
-        has_moved = (log.log_start_offset, log.end_offset) != (followed.asked_start_offset, followed.asked_offset)
-        if has_moved or not isinstance(effect, Copy):
+        if (log.log_start_offset, log.end_offset) != (followed.asked_start_offset, followed.asked_offset):
             self._changed[followed.key] = None
+
+    def _cutting(self, followed: CopiedPartition, effect: Truncate | RestartAt) -> Steps:
+        """Cut a log. Another thread waits for the disk; meanwhile it may be decided that it follows no more."""
+        follower, log = followed.follower, followed.partition.log
+        try:
+            yield log.prepare_cut(effect.offset)
+            if follower.state is State.TRUNCATING and followed.partition.log is log:  # or it was moved
+                self._cut(followed.partition, effect)
+                cut = log.cut
+                if cut is not None:
+                    yield cut.sync
+                    if log.cut is cut:
+                        log.cut = None
+        except OSError as error:
+            raise log.stopped(error) from error
+        if follower.state is State.TRUNCATING:
+            follower.truncated()
+            followed.retries = 0
+            self._changed[followed.key] = None
+
+    def _cut(self, partition: Partition, effect: Truncate | RestartAt) -> None:
+        now_ms = self._loop.system.clock_ms()
+        if isinstance(effect, RestartAt):
+            name, offset = partition.name, effect.offset
+            events.info("a log begins anew where the leader's starts", partition=name, offset=offset)
+            partition.restart_at(offset, now_ms)
+        else:
+            self._tell_of_cut(partition, effect.offset)
+            partition.truncate(effect.offset, now_ms)
 
     def _tell_of_cut(self, partition: Partition, offset: int) -> None:
         if offset < partition.machine.high_watermark:

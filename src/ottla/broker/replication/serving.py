@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from ottla.broker.fetch_sessions import (
@@ -78,6 +78,12 @@ class ReplicaSessions:
     def __len__(self) -> int:
         return len(self._by_connection)
 
+    def have_asked(self, replicas: Iterable[int], within_seconds: float) -> bool:
+        """Whether all of these have asked for something, not longer ago than that."""
+        since = self._broker.loop.now() - within_seconds
+        recent = {session.replica for session in self._by_connection.values() if session.asked_at >= since}
+        return recent.issuperset(replicas)
+
     def handle(self, request: FetchRequest, context: Context) -> FetchResponse | None:
         """Answer a replica, now or later."""
         epoch, connection = request.session_epoch, context.connection
@@ -94,6 +100,7 @@ class ReplicaSessions:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, responses=[])
         else:
             session = known
+        session.asked_at = self._broker.loop.now()
         if not session.take(request) and session.is_kept:
             self._end(connection)  # this request is answered, and the next has to name all it wants
         return session.begin(request, context)
@@ -124,7 +131,8 @@ class ReplicaSession:
         self.epoch = 0
         self.is_kept = False
         self._broker = broker
-        self._replica = replica
+        self.replica = replica
+        self.asked_at = 0.0
         self._throttle = throttle
         self._uses_ids = context.version >= FIRST_VERSION_WITH_TOPIC_IDS
         self._broker_epoch = -1
@@ -281,12 +289,12 @@ class ReplicaSession:
             self._forget(key)  # whoever is told of it asks for it anew
             is_id = isinstance(key[0], bytes)
             return failed(key[1], ErrorCode.UNKNOWN_TOPIC_ID if is_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if not partition.is_leader or self._replica not in partition.machine.followers:
+        if not partition.is_leader or self.replica not in partition.machine.followers:
             return self._of_another_leader(key[1], partition)
         try:
             partition.check_epoch(asked.current_leader_epoch)
             self._wait_on(partition, key, followed)
-            is_held_back = self._throttle.wait_seconds(partition, self._replica) > 0
+            is_held_back = self._throttle.wait_seconds(partition, self.replica) > 0
             read = partition.read_for_replica(
                 asked.fetch_offset,
                 0 if is_held_back else max(min(asked.partition_max_bytes, budget), 0),
@@ -303,7 +311,7 @@ class ReplicaSession:
                 return failed(key[1], refused)
         if read.records is not None:
             self._found_bytes += read.records.size_bytes
-            self._throttle.record(partition, self._replica, read.records.size_bytes)
+            self._throttle.record(partition, self.replica, read.records.size_bytes)
         elif asked.fetch_offset < partition.log.end_offset:
             self._fresh[key] = None  # there is no room for it in this answer
         return shaped(key[1], partition, read)
@@ -314,18 +322,18 @@ class ReplicaSession:
                 self._stop_waiting(followed.partition)  # it was deleted, and there is another of its name
             followed.partition = partition
             self._keys[partition] = key
-            partition.wait_for_records(self, Bound.LOG_END, self._replica)
+            partition.wait_for_records(self, Bound.LOG_END, self.replica)
 
     def _progress(self, partition: Partition, followed: SessionPartition) -> ErrorCode | None:
         """Tell the partition how far the follower is; why that does not count, if it does not."""
         now_ms = self._broker.steady_ms()
         if not followed.has_progress:
-            partition.follower_waits(self._replica, now_ms, self._broker_epoch)
+            partition.follower_waits(self.replica, now_ms, self._broker_epoch)
             return None
         followed.has_progress = False
         asked, epoch = followed.asked, partition.leader_epoch
         return partition.follower_at(
-            self._replica, epoch, asked.fetch_offset, now_ms, self._broker_epoch, asked.log_start_offset
+            self.replica, epoch, asked.fetch_offset, now_ms, self._broker_epoch, asked.log_start_offset
         )
 
     def _of_another_leader(self, index: int, partition: Partition) -> PartitionData:

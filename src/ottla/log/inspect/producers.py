@@ -53,8 +53,7 @@ class ProducersCheck:
     def start_at(self, offset: int) -> None:
         """The reading begins at `offset`: a snapshot of there says who had written before."""
         _, producers = self._snapshots.get(offset, (None, {}))
-        for producer_id, producer in producers.items():
-            self._producers.restore(producer_id, producer)
+        self._producers.restore(producers.items())
         self._is_complete = offset == 0 or offset in self._snapshots
 
     def lose_track(self) -> None:
