@@ -13,9 +13,9 @@ from ottla.testing import LocalBroker
 
 GROWING = """
 import gc
-from ottla.broker.loop.collector import THRESHOLDS, calm_collector
+from ottla.broker.loop.collector import Collector
 
-calm_collector()
+Collector()
 most = 0
 
 def look(phase, info):
@@ -35,6 +35,45 @@ def test_what_stays_is_looked_at_a_few_times_however_much_there_is() -> None:
     most, frozen = map(int, run.stdout.split())
     assert most < 40_000
     assert frozen > 1_000_000
+
+
+REPLACING = """
+import gc
+from ottla.broker.loop.collector import Collector
+from ottla.broker.loop.loop import Loop
+from ottla.broker.loop.system import LinuxSystem
+
+kept = [[] for _ in range(1_000_000)]
+loop = Loop(LinuxSystem())
+loop.set_collector(Collector())
+most = 0
+
+def look(phase, info):
+    global most
+    if phase == "start":
+        most = max(most, sum(len(gc.get_objects(generation)) for generation in range(3)))
+
+def replace(first):
+    for index in range(first, first + 100):
+        kept[index] = []
+    if first + 100 < len(kept):
+        loop.call_soon(lambda: replace(first + 100))
+    else:
+        loop.stop()
+
+gc.callbacks.append(look)
+loop.call_soon(lambda: replace(0))
+loop.run()
+gc.collect()
+loop.close()
+print(most)
+"""
+
+
+def test_objects_that_take_the_place_of_others_are_looked_at_a_few_at_a_time() -> None:
+    """There are never more of them than before, and that is what Python goes by."""
+    run = subprocess.run([sys.executable, "-c", REPLACING], capture_output=True, text=True, check=True, timeout=60)
+    assert int(run.stdout) < 500_000
 
 
 def test_no_request_leaves_anything_for_the_collector() -> None:

@@ -236,6 +236,7 @@ def test_a_topic_that_grows_in_order(bootstrap: str, capsys: Captured) -> None:
             producer.send("orders", b"v", key=b"%d" % number)
     grow = ("topics", "expand", "orders", "--in-order", "--quiet-ms", "0")
     run(capsys, *grow, "--to", "3", code=1, says="in order it can only grow to a multiple of that, not to 3")
+    run(capsys, *grow, "--to", "20002", code=1, says="One request makes 10000 partitions at most.")
     run(capsys, *grow, "--to", "4", "--partitioner", "crc32", code=1, says="--partitioner murmur2 puts them there")
     assert run(capsys, *grow, "--to", "4", "--dry-run") == ["orders: can have 4 partitions"]
     assert run(capsys, *grow, "--to", "4") == ["orders: has 4 partitions"]

@@ -96,6 +96,7 @@ def test_new_partitions_have_no_leader_before_the_fences_are_known() -> None:
     [
         (3, IN_ORDER, ErrorCode.INVALID_PARTITIONS, "a multiple of that, not to 3"),
         (2, IN_ORDER, ErrorCode.INVALID_PARTITIONS, "already has 2"),
+        (10_004, IN_ORDER, ErrorCode.INVALID_PARTITIONS, "One request makes 10000 partitions at most."),
         (4, InOrder("sha1", 0), ErrorCode.INVALID_REQUEST, "murmur2 or crc32"),
         (4, InOrder("murmur2", -1), ErrorCode.INVALID_REQUEST, "no time"),
     ],

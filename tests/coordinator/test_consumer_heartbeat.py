@@ -255,6 +255,11 @@ INVALID = ErrorCode.INVALID_REQUEST
         ({"group_id": ""}, INVALID, "GroupId can't be empty."),
         ({"instance_id": ""}, INVALID, "InstanceId can't be empty."),
         ({"rack_id": ""}, INVALID, "RackId can't be empty."),
+        (
+            {"subscribed_topic_names": [f"t{number}" for number in range(10_001)]},
+            INVALID,
+            "SubscribedTopicNames has more than 10000 names. Use SubscribedTopicRegex.",
+        ),
         ({"rebalance_timeout_ms": -1}, INVALID, "RebalanceTimeoutMs must be provided in first request."),
         ({"topic_partitions": None}, INVALID, "TopicPartitions must be empty when (re-)joining."),
         (

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from ottla.coordinator.consumer.check import MOST_NAMES
 from ottla.records.build import build_batch
 from ottla.records.compression import GZIP, LZ4, SNAPPY, ZSTD
 from ottla.wire.messages import alter_configs as replacing
@@ -221,6 +222,7 @@ def consumer_group_heartbeat(world: World) -> Asks:
     group = world.new_name()
     yield Ask(groups.enter(group, "member", "wide"))
     yield Ask(groups.enter(group, "second", *world.names, "wide"))
+    yield Ask(groups.enter(world.new_name(), "third", *_strangers(world)[:MOST_NAMES]))
     yield Ask(groups.enter(world.new_name(), "third", *_strangers(world)))
     yield Ask(groups.enter(group, "fourth", subscribed_topic_regex="t.*"))
     owned = groups.owned({world.wide: range(world.load.partitions)})

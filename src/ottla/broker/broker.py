@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.broker.access.authorizer import AllowEverything, Authorizer
@@ -107,7 +107,7 @@ class Broker:
             waits_for_disk=syncs,
             roles=self.roles,
             propose=self.replication.propose,
-            is_cut_off=lambda: self.membership.controller_id < 0,
+            is_cut_off_from=self._is_cut_off_from,
         )
         self.roles.watch(self._role_changed)
         self._shares_store = open_store is not None  # or it lies with the data, and is as old as that
@@ -190,6 +190,12 @@ class Broker:
             self.groups.role_changed(partition)
         elif self._is_open and partition.topic == TRANSACTIONS_TOPIC:
             self.transactions.role_changed(partition)
+
+    def _is_cut_off_from(self, replicas: Collection[int]) -> bool:
+        """It knows of no controller, or one of these has not asked for as long as it takes to replace a leader."""
+        config = self.settings.config
+        patience_ms = max(config.replica_fetch_wait_max_ms, config.broker_session_timeout_ms // 2)
+        return self.membership.controller_id < 0 or not self.replica_sessions.have_asked(replicas, patience_ms / 1000)
 
     def start(self) -> None:
         """Open the data, then listen where the settings say; ConfigError if that cannot be."""

@@ -6,7 +6,7 @@ the disk at one time is brought there in one round of syncs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -34,9 +34,9 @@ class Rounds:
         waits_for_disk: bool = False,
         roles: Roles | None = None,
         propose: Propose = lambda _partition, _in_sync: None,
-        is_cut_off: Callable[[], bool] = lambda: False,
+        is_cut_off_from: Callable[[Collection[int]], bool] = lambda _replicas: False,
     ) -> None:
-        """`propose`: has the controller decide on an in-sync set. `is_cut_off`: whether this broker knows of none."""
+        """`propose`: has the controller decide on an in-sync set. `is_cut_off_from`: as a partition asks it."""
         self.waits_for_disk = waits_for_disk
         self.touched: list[Partition] = []  # in this round
         self._loop = loop
@@ -47,11 +47,7 @@ class Rounds:
         self._expires: Timer | None = None
         self._roles = roles or Roles()
         self.propose = propose
-        self._is_cut_off = is_cut_off
-
-    @property
-    def is_cut_off(self) -> bool:
-        return self._is_cut_off()
+        self.is_cut_off_from = is_cut_off_from
 
     def touch(self, partition: Partition) -> None:
         if not self.touched:

@@ -85,7 +85,7 @@ def _parser() -> Parser:
 def _serve(options: argparse.Namespace, given: dict[str, str]) -> int:
     from ottla.broker.broker import Broker
     from ottla.broker.config.layers import BrokerSettings
-    from ottla.broker.loop.collector import calm_collector
+    from ottla.broker.loop.collector import Collector
     from ottla.broker.loop.loop import Loop
     from ottla.broker.loop.system import LinuxSystem
     from ottla.config import ConfigError
@@ -117,7 +117,7 @@ def _serve(options: argparse.Namespace, given: dict[str, str]) -> int:
         system.wake_on_signals()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: loop.post(loop.stop))
-        calm_collector()
+        loop.set_collector(Collector())
         loop.run()
     except BaseException:
         with contextlib.suppress(CommandFailed):  # what failed first is told

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from ottla.controller.changes import Change
@@ -39,10 +39,11 @@ def decide_elections(
     """`only_needed`: partitions that need no election are left out of the answer."""
     answers: list[Elected] = []
     states: dict[str, dict[int, PartitionState]] = {}
+    usable = cluster.usable
     for name, indexes in asked:
         for index in indexes:
             try:
-                state = _elect(cluster, rules_of, kind, name, index)
+                state = _elect(cluster, rules_of, usable, kind, name, index)
             except ApiError as refusal:
                 if not only_needed or refusal.code is not ErrorCode.ELECTION_NOT_NEEDED:
                     told = ApiError(refusal.code, refusal.message or MESSAGES.get(refusal.code))
@@ -53,11 +54,13 @@ def decide_elections(
     return answers, [stamped(cluster, states)] if states else []
 
 
-def _elect(cluster: Cluster, rules_of: RulesOf, kind: int, name: str, index: int) -> PartitionState:
+def _elect(
+    cluster: Cluster, rules_of: RulesOf, usable: Collection[int], kind: int, name: str, index: int
+) -> PartitionState:
     if name not in cluster.topics:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
     state = cluster.state(name, index)
     if state is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
     elect = preferred_election if kind == PREFERRED else unclean_election
-    return elect(state, rules_of(name, index), cluster.usable)
+    return elect(state, rules_of(name, index), usable)

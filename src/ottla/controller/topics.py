@@ -195,15 +195,25 @@ def _first_states(cluster: Cluster, replicas: Sequence[Sequence[int]]) -> list[P
 # Expanding
 
 
-def refuse_expansions(cluster: Cluster, asked: Sequence[CreatePartitionsTopic]) -> dict[str, ApiError]:
-    """What is wrong with a request as a whole: one that is too large is refused without a word of why."""
+def refuse_expansions(
+    cluster: Cluster, asked: Sequence[CreatePartitionsTopic], in_order: Mapping[str, InOrder] = NOT_IN_ORDER
+) -> dict[str, ApiError]:
+    """What is wrong with a request as a whole."""
     named = Counter(topic.name for topic in asked)
     added = [_added(cluster, topic) for topic in asked if named[topic.name] == 1]
     if sum(count for count in added if count <= MOST_RECORDS) > MOST_RECORDS:
-        return dict.fromkeys(named, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        return dict.fromkeys(named, _too_many(bool(in_order)))
     return {
         name: ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name, times in named.items() if times > 1
     }
+
+
+def _too_many(is_in_order: bool) -> ApiError:
+    """Kafka does not say what was wrong. Growth in order is ours, so it does."""
+    if not is_in_order:
+        return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    message = f"One request makes {MOST_RECORDS} partitions at most. Let topics grow in steps, one after the other."
+    return ApiError(ErrorCode.INVALID_PARTITIONS, message)
 
 
 def _added(cluster: Cluster, topic: CreatePartitionsTopic) -> int:
@@ -249,7 +259,7 @@ def _expansion(
         message = f"The partitions of {name} cannot be more: groups and transactions would be looked for in others."
         raise ApiError(ErrorCode.INVALID_PARTITIONS, message)
     if added > MOST_RECORDS:
-        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        raise _too_many(in_order is not None)
     if is_growing(node.growths):
         message = f"Topic {name} is growing in order: its last new partitions are not open yet."
         raise ApiError(ErrorCode.INVALID_REQUEST, message)

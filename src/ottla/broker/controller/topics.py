@@ -102,7 +102,7 @@ class TopicRequests:
         in_order: Mapping[str, InOrder] = NOT_IN_ORDER,
     ) -> Generator[Waiting | None, None, dict[str, NewPartitions | ApiError]]:
         """What becomes of each topic. `in_order`: those that keep the order of every key."""
-        refused = refuse_expansions(self._controller.cluster, asked)
+        refused = refuse_expansions(self._controller.cluster, asked, in_order)
         decisions: dict[str, NewPartitions | ApiError] = dict(refused)
         yield None
         for part in parts_of([topic for topic in asked if topic.name not in refused], TOPICS_A_PART):

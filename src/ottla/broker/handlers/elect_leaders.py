@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ottla.broker.loop.slices import Waiting, parts_by_topic, parts_of
+from ottla.broker.loop.slices import Waiting, parts_by_topic
 from ottla.controller.elections import PREFERRED, UNCLEAN, Elected, decide_elections
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.elect_leaders import (
@@ -16,6 +16,7 @@ from ottla.wire.messages.elect_leaders import (
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
+    TopicPartitions,
 )
 
 if TYPE_CHECKING:
@@ -45,12 +46,12 @@ def handle(broker: Broker, request: ElectLeadersRequest, context: Context) -> St
 
 
 def _parts(broker: Broker, request: ElectLeadersRequest) -> Iterator[Asked]:
-    if request.topic_partitions is None:
+    asked = request.topic_partitions
+    if asked is None:
         topics = broker.controller.cluster.topics
-        everything = [(name, list(range(len(topic.replicas)))) for name, topic in topics.items()]
-        yield from parts_of(everything, ELECTED_AT_ONCE)
-        return
-    for part in parts_by_topic(request.topic_partitions, ELECTED_AT_ONCE):
+        counts = {name: len(topic.replicas) for name, topic in topics.items()}
+        asked = [TopicPartitions(topic=name, partitions=list(range(count))) for name, count in counts.items()]
+    for part in parts_by_topic(asked, ELECTED_AT_ONCE):
         yield [(topic.topic, partitions) for topic, partitions, _ in part]
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ottla.broker.events import Events
+from ottla.broker.loop.collector import LOOK_SECONDS, Collector
 from ottla.broker.loop.system import READ, WRITE, Finished, LinuxSystem, ReadyCallback, System, Watched, Worker
 
 __all__ = ["READ", "WRITE", "LongestRound", "Loop", "LoopWorker", "Timer"]
@@ -115,6 +116,8 @@ class Loop:
         self._is_stopping = False
         self.longest_round = LongestRound(self.system.now)
         self._background: Callable[[], bool] | None = None
+        self._collector: Collector | None = None
+        self._look_due = math.inf  # of the collector
 
     # Time
 
@@ -184,6 +187,11 @@ class Loop:
         """A step of background work, done whenever the loop comes round; False when there is none just now."""
         self._background = step
 
+    def set_collector(self, collector: Collector) -> None:
+        """Let it look at new objects between rounds, a few milliseconds after it did so before."""
+        self._collector = collector
+        self._look_due = 0.0
+
     def run(self) -> None:
         """Serve until `stop`."""
         while not self._is_stopping:
@@ -226,6 +234,9 @@ class Loop:
                 events.failure("a callback failed")
         if self._background is not None and not self._call(self._background):
             self._background = None
+        if started >= self._look_due and self._collector is not None:
+            self._look_due = started + LOOK_SECONDS
+            self._collector.look()
         rounds.ended(began)
 
     @staticmethod

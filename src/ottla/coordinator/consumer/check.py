@@ -10,6 +10,8 @@ from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatR
 
 FIRST_VERSION_WITH_OWN_IDS = 1
 """In which members choose their ids themselves."""
+MOST_NAMES = 10_000
+"""Of topics that a member subscribes to. Each heartbeat that changes them looks at all of them."""
 
 
 def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Sequence[str]) -> None:
@@ -22,6 +24,8 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, assign
         raise _invalid("InstanceId can't be empty.")
     if request.rack_id == "":
         raise _invalid("RackId can't be empty.")
+    if request.subscribed_topic_names is not None and len(request.subscribed_topic_names) > MOST_NAMES:
+        raise _invalid(f"SubscribedTopicNames has more than {MOST_NAMES} names. Use SubscribedTopicRegex.")
     if epoch == NEW_EPOCH:
         _check_join(request)
     elif epoch == AWAY_EPOCH and request.instance_id is None:
