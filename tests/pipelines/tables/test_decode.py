@@ -244,6 +244,14 @@ def test_the_envelope_of_debezium(is_wrapped: bool) -> None:
     assert first["_position"] == encode_position(["bin.000003", 154, 1]) > second["_position"]
 
 
+def test_the_files_of_a_binlog_are_in_the_order_of_their_numbers() -> None:
+    numbers = (1, 9, 10, 999_999, 1_000_000, 9_999_999, 10_000_000)
+    events = [{"after": {"id": 1}, "source": {"file": f"bin.{each:06d}", "pos": 4}, "op": "c"} for each in numbers]
+    positions = [row["_position"] for row in decoded(events)]
+    assert positions == sorted(set(positions))
+    assert positions[3] == encode_position(["bin.999999", 4, 0])  # as tables have it
+
+
 @pytest.mark.parametrize("source", [{"lsn": 77}, {"scn": "77"}])
 def test_the_positions_of_other_connectors(source: dict[str, Any]) -> None:
     (row,) = decoded([{"after": {"id": 1}, "source": source, "op": "r"}])

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from ottla.pipelines.tables.columns import FIRST_TIME_MS, LAST_TIME_MS
 from ottla.pipelines.tables.position import Position
 
+BINLOG_DIGITS = 6
 OPERATIONS = {"c": "create", "u": "update", "d": "delete", "r": "read", "t": "truncate"}
 Row = dict[str, Any]
 
@@ -145,7 +146,7 @@ def _debezium_key(message_key: bytes | None) -> Row | None:
 def _debezium_position(source: Row) -> Position | None:
     """What orders the events of one connector: MySQL's and MariaDB's log file and position, else a log number."""
     if source.get("file") and source.get("pos") is not None:
-        return [source["file"], source["pos"], source.get("row") or 0]
+        return [_by_number(source["file"]), source["pos"], source.get("row") or 0]
     if source.get("change_lsn") or source.get("commit_lsn"):  # SQL Server: texts of one length
         return [source.get("commit_lsn") or "", source.get("change_lsn") or "", source.get("event_serial_no") or 0]
     for name in ("lsn", "scn"):
@@ -153,6 +154,16 @@ def _debezium_position(source: Row) -> Position | None:
         if number is not None:
             return _whole_number(name, number)
     return None
+
+
+def _by_number(file: object) -> object:
+    """The name of a binlog's file, so that it sorts by its number. Servers write six digits, and more only from file
+    1,000,000 on: for each of those stands a colon in front, which sorts behind all digits. Names of six digits stay as
+    tables have them."""
+    if not isinstance(file, str):
+        return file
+    base, dot, number = file.rpartition(".")
+    return f"{base}{dot}{':' * (len(number) - BINLOG_DIGITS)}{number}" if number.isdecimal() else file
 
 
 def _whole_number(name: str, number: object) -> int:

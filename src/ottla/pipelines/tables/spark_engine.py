@@ -7,7 +7,7 @@ buckets: its work is spread over the executors, so it needs no steps.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,8 +66,9 @@ class SparkEngine:
         self._changes = DeltaLog(self._session, changes_path(self.path))
         if self._base.exists:
             check_layout(path, layout, Layout.from_configuration(self._base.configuration()))
-        self._open_generation = self._found_generation()
-        self._open_rows = self._waiting_rows()
+        rows = self._rows_by_generation()
+        self._open_generation = self._found_generation(rows)
+        self._open_rows = self._waiting_rows(rows)
         self._base_rows = self._counted_base_rows()
         self._fold: _Fold | None = None
         self._judged: DataFrame | None = None
@@ -114,7 +115,7 @@ class SparkEngine:
                 table.overwrite(in_schema(table.frame(), make(wider)), partition)
                 self._fold = None
         if self._open_generation == _NEVER:
-            self._open_generation = self._found_generation()
+            self._open_generation = self._found_generation(self._rows_by_generation())
         self._changes.add_columns(from_arrow_schema(self.layout.changes_schema(columns)))
 
     def judge(self, rows: DataFrame) -> Outcome:
@@ -264,7 +265,7 @@ class SparkEngine:
         tombstones = in_schema(tombstones, _schema(self._changes))
         condition = f"{GENERATION} > {trimmed} AND {GENERATION} <= {through}"
         self._changes.replace_where(tombstones, condition, (FOLDED, through))
-        self._open_rows = self._waiting_rows()
+        self._open_rows = self._waiting_rows(self._rows_by_generation())
 
     # Keeping house
 
@@ -300,7 +301,7 @@ class SparkEngine:
         self.create(fresh.columns())
         self._fold = None
         # Generations begin behind all that were there, so that what a fold has noted stays true.
-        through = max(self._open_generation, self._found_generation()) + 1
+        through = max(self._open_generation, self._found_generation(self._rows_by_generation())) + 1
         self._open_generation = through + 1  # from now on other writers are fenced
         marked = {REPLACING: through, OPEN: self._open_generation}
         self._changes.commit(None, marked, self._changes.transactions)
@@ -316,12 +317,12 @@ class SparkEngine:
 
     # Inside
 
-    def _found_generation(self) -> int:
+    def _found_generation(self, rows: Mapping[int, int]) -> int:
         """Where appends go: behind whatever a fold has closed."""
         if not self.exists:
             return _NEVER
         closed = max(self._folded(bucket) for bucket in range(self.layout.buckets))
-        return max([closed + 1, self._changes.transactions.get(OPEN, 0), *self._rows_by_generation()])
+        return max([closed + 1, self._changes.transactions.get(OPEN, 0), *rows])
 
     def _folded(self, bucket: int) -> int:
         return folded_through(self._base.transaction_version, bucket)
@@ -330,13 +331,14 @@ class SparkEngine:
         """The last generation of which only tombstones are left."""
         return self._changes.transactions.get(FOLDED, _NEVER)
 
-    def _waiting_rows(self) -> int:
-        if not self._changes.exists:
-            return 0
+    def _waiting_rows(self, rows: Mapping[int, int]) -> int:
         trimmed = self._trimmed()
-        return sum(count for generation, count in self._rows_by_generation().items() if generation > trimmed)
+        return sum(count for generation, count in rows.items() if generation > trimmed)
 
     def _rows_by_generation(self) -> dict[int, int]:
+        """Asks Spark."""
+        if not self._changes.exists:
+            return {}
         return {row[0]: row[1] for row in self._changes.frame().groupBy(GENERATION).count().collect()}
 
     def _counted_base_rows(self) -> int:
@@ -391,16 +393,14 @@ def _beyond(rows: DataFrame, known: Offsets) -> DataFrame:
 def _needed_texts(rows: DataFrame) -> list[str]:
     """What messages ask for, in the order of those that ask first."""
     first = fn.min(fn.struct("_topic", "_partition", "_offset")).alias("first")
-    found = rows.where("_new_columns IS NOT NULL").groupBy("_new_columns").agg(first).orderBy("first")
-    return [row[0] for row in found.collect()]
+    found = rows.where("_new_columns IS NOT NULL").groupBy("_new_columns").agg(first).collect()
+    return [row[0] for row in sorted(found, key=lambda row: row[1])]
 
 
 def _bad_messages(rows: DataFrame) -> list[BadMessage]:
     bad = rows.where("_error IS NOT NULL").select(*_BAD_COLUMNS).distinct()  # a message may have made two rows
-    return [
-        BadMessage(row[0], row[1], row[2], _bytes(row[3]), _bytes(row[4]), row[5])
-        for row in bad.orderBy("_topic", "_partition", "_offset").collect()
-    ]
+    found = [BadMessage(row[0], row[1], row[2], _bytes(row[3]), _bytes(row[4]), row[5]) for row in bad.collect()]
+    return sorted(found, key=lambda message: (message.topic or "", message.partition or 0, message.offset or 0))
 
 
 def _bytes(value: bytearray | bytes | None) -> bytes | None:
