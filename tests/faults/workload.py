@@ -136,6 +136,27 @@ class Workload:
             self._flush_resumably(PLAIN)
         self._append_data(PLAIN, epoch=3)
         self._flush(PLAIN)
+        self._truncate_in_steps()
+
+    def _truncate_in_steps(self) -> None:
+        """As a follower does, with all that may come in between."""
+        log, history = self.log(PLAIN), self.histories[PLAIN]
+        for rises, offset in enumerate((log.end_offset - 3, log.end_offset - 7)):
+            log.prepare_cut(offset)()
+            if rises:
+                self._flush(PLAIN)
+                self._manager.write_checkpoint(RECOVERY_POINTS)
+            history.begin_truncation(offset)
+            log.cut_to(offset, self.now_ms)
+            if rises:
+                self._append_data(PLAIN, epoch=3)
+            else:
+                assert log.cut is not None
+                log.cut.sync()
+                log.cut = None
+            history.end_truncation()
+            self._append_data(PLAIN, epoch=3)
+            self._flush(PLAIN)
 
     def _retain_plain(self) -> None:
         log = self.log(PLAIN)

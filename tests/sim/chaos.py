@@ -33,6 +33,7 @@ class Chaos:
         self._random = Random(f"chaos {simulation.seed}")
         self._mean_seconds = mean_seconds
         self._is_over = False
+        self._doomed: list[BrokerMachine] = []  # that are to be killed in a while
         self.counts: dict[str, int] = {}
         self._faults: list[Callable[[BrokerMachine], None]] = [
             self._kill, self._kill, self._stop, self._cut, self._cut, self._block, self._pause, self._jump_clock,
@@ -69,7 +70,7 @@ class Chaos:
         for broker in self._brokers:
             broker.files.capacity_bytes = None
             broker.files.disarm()
-            if (
+            if broker in self._doomed or (
                 broker.is_up
                 and broker.broker.logs.logs
                 and any(log.failure is not None for log in broker.broker.logs.logs.values())
@@ -82,6 +83,17 @@ class Chaos:
     def _kill(self, broker: BrokerMachine) -> None:
         broker.kill()
         self._start_later(broker)
+
+    def _kill_later(self, broker: BrokerMachine, seconds: float) -> None:
+        """Or when the faults end, if that is before."""
+        self._doomed.append(broker)
+
+        def kill() -> None:
+            if not self._is_over:
+                self._doomed.remove(broker)
+                self._kill(broker)
+
+        self._simulation.timeline.after(seconds, kill)
 
     def _stop(self, broker: BrokerMachine) -> None:
         if not broker.is_paused:
@@ -155,7 +167,7 @@ class Chaos:
         number = broker.files.operation_count + self._random.randint(1, LAST_OPERATION)
         broker.files.arm(number, self._random.choice([Effect.FAIL, Effect.TEAR]), errno.EIO)
         self._simulation.note(f"the disk of {broker.address} fails at operation {number}")
-        self._simulation.timeline.after(self._random.uniform(0, 3.0), lambda: self._kill(broker))
+        self._kill_later(broker, self._random.uniform(0, 3.0))
 
 
 class ClusterChaos(Chaos):
@@ -193,7 +205,7 @@ class ClusterChaos(Chaos):
         self.counts["ambush"] = self.counts.get("ambush", 0) + 1
         self._block(self._random.choice([leader, *self._brokers]))
         seconds = self._random.choice([0.0, self._random.uniform(0, 0.05), self._random.uniform(0, 2.0)])
-        self._simulation.timeline.after(seconds, lambda: self._kill(leader))
+        self._kill_later(leader, seconds)
 
     def _more_faults(self) -> list[Callable[[BrokerMachine], None]]:
         dark = self._lose_all_power if self._brokers[0].syncs else self._lose_memory

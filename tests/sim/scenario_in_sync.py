@@ -65,7 +65,7 @@ class Ambushes(ClusterChaos):
         ways += [(each, leader) for each in others if each.is_serving and each.broker.membership.is_controller]
         seconds = self._random.uniform(0.1, MOST_AMBUSH_SECONDS)
         self._block_ways(ways, seconds)
-        self._simulation.timeline.after(self._random.uniform(seconds / 3, seconds), lambda: self._kill(leader))
+        self._kill_later(leader, self._random.uniform(seconds / 3, seconds))
 
     def _may_happen(self, fault: Callable[[BrokerMachine], None], broker: BrokerMachine) -> bool:
         return super()._may_happen(self._lose_memory if fault == self._forget_unseen else fault, broker)
@@ -80,7 +80,7 @@ class Ambushes(ClusterChaos):
         self._block_ways([(broker, leader), (leader, broker), *((each, leader) for each in clients)], seconds)
         broker.lose_power()
         self._start_later(broker, 0.0)
-        self._simulation.timeline.after(self._random.uniform(0.6, seconds), lambda: self._kill(leader))
+        self._kill_later(leader, self._random.uniform(0.6, seconds))
 
     def _look_at_proposals(self, machine: Machine) -> None:
         """Somebody is proposed to join, and all others have what it may lose."""
@@ -125,17 +125,18 @@ class Ambushes(ClusterChaos):
                     network.cut(connection)
 
         def lose_power() -> None:  # when it is to join other partitions, too
-            if follower.is_up and self._is_one_of_many(follower):
+            if follower.is_up and not self._is_over and self._is_one_of_many(follower):
                 follower.lose_power()
                 self._start_later(follower, 0.0)
 
         self._simulation.timeline.after(self._random.uniform(0, 0.03), lose_power)
 
-        def end() -> None:
-            self._is_deceiving = False
-            self._kill(leader)
+        seconds += self._random.choice([0.01, self._random.uniform(0, 0.1)])
+        self._kill_later(leader, seconds)
+        self._simulation.timeline.after(seconds, self._deceived)
 
-        self._simulation.timeline.after(seconds + self._random.choice([0.01, self._random.uniform(0, 0.1)]), end)
+    def _deceived(self) -> None:
+        self._is_deceiving = False
 
 
 def run(seed: int) -> str:

@@ -42,6 +42,11 @@ def test_nothing_committed_is_lost_whatever_happens_to_who_is_in_sync(first: int
         scenario_in_sync.run(seed)
 
 
+def test_a_leader_that_was_replaced_calls_no_sequence_wrong() -> None:
+    """The seed in which one that no other replica had asked for a second did so, and its producer took it for loss."""
+    scenario_in_sync.run(30849)
+
+
 @pytest.mark.parametrize("first", range(2))
 def test_every_key_is_read_in_order_whatever_happens_while_its_topic_grows(first: int) -> None:
     for seed in range(first, GROWING_SEEDS, 2):
