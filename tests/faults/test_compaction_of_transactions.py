@@ -24,6 +24,7 @@ OFFSETS_SEGMENT_BYTES = 1 << 20  # the least
 GROUPS = 8
 PARTITIONS = 400
 COMMITS_S = 2.5  # of each life of the broker: they must go on while it flushes, which it does once a second
+COMPACTION_S = 120.0  # a busy machine takes long to fill a segment
 KEYS = [b"key-%d" % number for number in range(12)]
 STRAGGLERS = [b"straggler-%d" % number for number in range(4)]
 ABORTED = b"aborted"
@@ -181,15 +182,17 @@ class Groups:
         self._random = Random(seed)
         self._count = 0
 
-    def commit(self, broker: BrokerProcess) -> None:
-        """Transactions of one group after the other, of which 40 % abort."""
+    def commit(self, broker: BrokerProcess, folder: Path) -> None:
+        """Transactions of one group after the other, of which 40 % abort, until compaction has come by among them."""
         producers = [transactional(broker, f"committer-{number}") for number in range(3)]
         members = {
             group: Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "log_level": 0})
             for group in self.committed
         }
-        end = time.monotonic() + COMMITS_S
-        while time.monotonic() < end:
+        begun = time.monotonic()
+        compacted = compacted_up_to(folder, OFFSETS)
+        while time.monotonic() < begun + COMMITS_S or compacted_up_to(folder, OFFSETS) == compacted:
+            assert time.monotonic() < begun + COMPACTION_S, "the offsets are not compacted"
             group, producer = self._random.choice(list(members)), self._random.choice(producers)
             self._count += 1
             offsets = dict.fromkeys(self._random.sample(range(PARTITIONS), PARTITIONS // 2), self._count)
@@ -219,11 +222,9 @@ def test_offsets_committed_in_transactions_are_all_there(tmp_path: Path) -> None
         admin.create_topics([NewTopic(TABLE, PARTITIONS, 1)])[TABLE].result(WAIT_S)
         broker.errors()
     for stop in STOPS:
-        before = compacted_up_to(tmp_path, OFFSETS)
         with start(tmp_path) as broker:
             groups.check(broker)
-            groups.commit(broker)
+            groups.commit(broker, tmp_path)
             assert stop(broker) == ""
-        assert compacted_up_to(tmp_path, OFFSETS) > before
     with start(tmp_path) as broker:
         groups.check(broker)
