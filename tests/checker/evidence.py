@@ -38,6 +38,12 @@ class Stretch(NamedTuple):
 
     poll: Polled
     start: int
+    since_ns: int
+    """When its reader came to `start`."""
+
+    @property
+    def duration_ns(self) -> int:
+        return self.poll.at_ns - self.since_ns
 
     @property
     def offsets(self) -> range:
@@ -69,7 +75,8 @@ class Evidence:
         self.commits: list[OffsetCommitted] = []
         """Those outside of transactions that were acknowledged."""
         self.ends: list[EndSeen] = []
-        self._positions: dict[tuple[str, Place], int] = {}
+        self._positions: dict[tuple[str, Place], tuple[int, int]] = {}
+        """Where each reader is, and since when."""
         for event in history:
             self._add(event)
         self.logs: defaultdict[Place, dict[int, str]] = defaultdict(dict)
@@ -112,8 +119,12 @@ class Evidence:
         transaction = self.transaction_of(value)
         if sent.is_tombstone or (transaction is not None and not self.is_committed(transaction)):
             return True
-        later = self.by_key[sent.key]
-        return any(self._may_count(other) for other in later[later.index(value) + 1 :])
+        return self.may_be_superseded(sent)
+
+    def may_be_superseded(self, sent: SendInvoked) -> bool:
+        """Whether its key may have a later value: then compaction needs it no longer, not even for a while."""
+        values = self.by_key[str(sent.key)]
+        return any(self._may_count(other) for other in values[values.index(sent.value) + 1 :])
 
     def _may_count(self, value: str) -> bool:
         transaction = self.transaction_of(value)
@@ -132,9 +143,9 @@ class Evidence:
             case Polled():
                 self._add_poll(event)
             case Positioned():
-                self._positions[event.process, event.place] = event.offset
+                self._positions[event.process, event.place] = event.offset, event.at_ns
             case Assigned():
-                self._positions[event.process, event.place] = event.offset
+                self._positions[event.process, event.place] = event.offset, event.at_ns
                 self.assigned.append(event)
             case Revoked():
                 self._positions.pop((event.process, event.place), None)
@@ -146,14 +157,13 @@ class Evidence:
                 self.ends.append(event)
 
     def _add_poll(self, poll: Polled) -> None:
-        position = self._positions.get((poll.process, poll.place))
         first = poll.records[0][0] if poll.records else poll.next_offset
-        start = first if position is None else position
+        start, since_ns = self._positions.get((poll.process, poll.place), (first, poll.at_ns))
         offsets = [offset for offset, _value in poll.records]
         if first < start or offsets != sorted(set(offsets)):
             self.backward.append((poll, start))
-        self.stretches.append(Stretch(poll, start))
-        self._positions[poll.process, poll.place] = poll.next_offset
+        self.stretches.append(Stretch(poll, start, since_ns))
+        self._positions[poll.process, poll.place] = poll.next_offset, poll.at_ns
         values = {value for _offset, value in poll.records}
         self.seen |= values
         if poll.isolation is Isolation.COMMITTED:

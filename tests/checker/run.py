@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from ottla.wire.frames import encode_request
-from tests.checker.check import Anomaly, find_anomalies
+from tests.checker.check import DELETE_RETENTION_MS, Anomaly, find_anomalies
 from tests.checker.clients import INPUT, OUTPUT, PARTITIONS, QUIET, TABLE, WORKERS, transactional_id_of, value_of
 from tests.checker.history import EndSeen, HistoryWriter, Isolation, Place, Polled, Positioned, read_history
 from tests.child_processes import die_with_parent
@@ -36,7 +36,7 @@ TOPICS: dict[str, dict[str, str]] = {
         "cleanup.policy": "compact",
         "segment.ms": "500",
         "min.cleanable.dirty.ratio": "0.01",
-        "delete.retention.ms": "2000",
+        "delete.retention.ms": str(DELETE_RETENTION_MS),
     },
 }
 QUOTAS = (("producer_byte_rate", 20_000.0), ("consumer_byte_rate", 50_000.0), ("request_percentage", 30.0))

@@ -28,9 +28,13 @@ OUTPUT = Place("output", 0)
 class Story:
     def __init__(self) -> None:
         self.events: list[Event] = []
+        self._waited_ns = 0
 
     def _add(self, kind: type[Event], process: str, **values: Any) -> None:
-        self.events.append(kind(process=process, at_ns=len(self.events), **values))
+        self.events.append(kind(process=process, at_ns=len(self.events) + self._waited_ns, **values))
+
+    def wait(self, ms: int) -> None:
+        self._waited_ns += ms * 1_000_000
 
     def invoke_send(self, process: str, value: str, place: Place = INPUT, **options: Any) -> None:
         self._add(SendInvoked, process, place=place, value=value, **options)

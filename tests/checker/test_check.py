@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.checker.check import Anomaly, Kind, find_anomalies
+from tests.checker.check import DELETE_RETENTION_MS, Anomaly, Kind, find_anomalies
 from tests.checker.history import Isolation, Outcome, Place, Step
 from tests.checker.story import INPUT, OUTPUT, Story
 
@@ -335,6 +335,24 @@ def test_a_key_whose_deletion_is_gone_and_its_value_is_not_is_there_again(
     story.position("r", 0)
     story.poll("r", *given, next_offset=3)
     assert Kind.RESURRECTED_KEY in kinds(story)
+
+
+def test_a_deletion_may_be_missed_if_its_key_was_written_again(story: Story) -> None:
+    story.send("p", "old", 0, key="k")
+    story.send("p", "deletion", 1, key="k", is_tombstone=True)
+    story.send("p", "new", 2, key="k")
+    story.position("r", 0)
+    story.poll("r", (0, "old"), next_offset=2)
+    assert Kind.RESURRECTED_KEY not in kinds(story)
+
+
+def test_who_reads_for_longer_than_deletions_are_kept_may_miss_one(story: Story) -> None:
+    story.send("p", "old", 0, key="k")
+    story.send("p", "deletion", 1, key="k", is_tombstone=True)
+    story.position("r", 0)
+    story.wait(DELETE_RETENTION_MS)
+    story.poll("r", (0, "old"), next_offset=2)
+    assert Kind.RESURRECTED_KEY not in kinds(story)
 
 
 @pytest.mark.parametrize(
