@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Self
 
 from tests.apache_kafka.distribution import classpath
+from tests.light_java import LIGHT_JAVA
 
 # One tier of compilation and a small heap: short-lived processes on a machine they share.
-JAVA = ("java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m")
+JAVA = ("java", *LIGHT_JAVA.split(), "-Xshare:auto", "-Xmx512m")
 LOG_WARNINGS = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 TOOL_SECONDS = 120
 START_SECONDS = 90

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Self
 
 from ottla.pipelines.java import java_home
+from tests.light_java import LIGHT_JAVA
 
 START_SECONDS = 180
-LIGHT_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For processes that live a minute: they would end before the better compiler has paid."""
 PATIENCE = {
     "spark.python.authenticate.socketTimeout": "300s",
     "spark.network.timeout": "600s",

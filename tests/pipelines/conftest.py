@@ -10,7 +10,7 @@ import pytest
 from ottla.pipelines.java import JavaMissing
 from ottla.pipelines.session import SparkMissing, spark_session
 from ottla.pipelines.tables.delta_log import CATALOG, EXTENSION
-from tests.pipelines.cluster import LIGHT_JAVA, PATIENCE, SparkCluster
+from tests.pipelines.cluster import PATIENCE, SparkCluster
 from tests.pipelines.jars import JarsUnavailable, delta_jars, kafka_jars
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ CONFIGS = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.databricks.delta.snapshotPartitions": "1",
-    "spark.driver.extraJavaOptions": LIGHT_JAVA,
     **PATIENCE,
 }
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from ottla.pipelines.java import java_home
-from tests.pipelines.cluster import LIGHT_JAVA, end_with_parent
+from tests.pipelines.cluster import end_with_parent
 
 START_SECONDS = 180
 
@@ -32,7 +32,6 @@ class ConnectServer:
             "spark.connect.grpc.binding.port": "0",
             "spark.ui.enabled": "false",
             "spark.driver.memory": "1g",
-            "spark.driver.extraJavaOptions": LIGHT_JAVA,
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(self._folder / "warehouse"),
             "spark.local.dir": str(self._folder),

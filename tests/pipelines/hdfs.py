@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from ottla.pipelines.java import java_home
+from tests.light_java import LIGHT_JAVA
 from tests.pipelines.cluster import end_with_parent
 from tests.pipelines.jars import hdfs_jars
 
@@ -32,7 +33,7 @@ class Hdfs:
 
         classes = os.pathsep.join([self._jars, f"{Path(pyspark.__file__).parent}/jars/*"])
         details = self._folder / "details.json"
-        command = [str(java_home() / "bin" / "java"), "-Xmx256m", "-XX:+UseSerialGC", "-cp", classes, _MAIN]
+        command = [str(java_home() / "bin" / "java"), "-Xmx256m", *LIGHT_JAVA.split(), "-cp", classes, _MAIN]
         command += ["-datanodes", "1", "-format", "-nnport", "0", "-httpport", "0", "-writeDetails", str(details)]
         command.append(f"-Dhdfs.minidfs.basedir={self._folder / 'data'}")
         with open(self._folder / "hdfs.log", "wb") as log:

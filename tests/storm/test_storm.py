@@ -16,13 +16,14 @@ from ottla.client import LATEST, Admin, NewTopic, Producer, TopicPartition
 from tests.apache_kafka.distribution import made_once
 from tests.apache_kafka.harness import TOOL_SECONDS
 from tests.compat.killable import killable_broker
+from tests.light_java import LIGHT_JAVA
 
 VERSION = "2.8.2"
 KAFKA_CLIENT_VERSION = "3.9.1"
 HERE = Path(__file__).parent
 CACHE = HERE.parents[1] / ".cache" / f"storm-{VERSION}"
 TOPIC, PARTITIONS, RECORDS = "read-by-storm", 3, 300
-JAVA = ("java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
+JAVA = ("java", *LIGHT_JAVA.split(), "-Xmx512m")
 POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>ottla</groupId><artifactId>storm</artifactId><version>1</version>

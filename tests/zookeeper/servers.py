@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Self
 
 from tests.child_processes import die_with_parent
+from tests.light_java import LIGHT_JAVA
 
-JAVA = ("java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx128m")
+JAVA = ("java", *LIGHT_JAVA.split(), "-Xshare:auto", "-Xmx128m")
 # Those of Spark's jars that a server needs.
 JARS = (
     *("zookeeper-", "slf4j-api", "log4j-", "metrics-core", "netty-", "snappy-java", "commons-cli", "commons-io"),

@@ -11,7 +11,8 @@ from examples.shop_run import Place
 from ottla.pipelines.java import JavaMissing
 from ottla.pipelines.tables.read import read_arrow
 from ottla.pipelines.tables.table import ChangeTable, WriterFenced
-from tests.pipelines.cluster import LIGHT_JAVA, PATIENCE, SparkCluster
+from tests.light_java import LIGHT_JAVA
+from tests.pipelines.cluster import PATIENCE, SparkCluster
 from tests.pipelines.hdfs import Hdfs
 from tests.pipelines.jars import JarsUnavailable, delta_jars
 from tests.pipelines.tables.kills import storm
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 LIGHT = {
     **PATIENCE,
-    "spark.driver.extraJavaOptions": LIGHT_JAVA,
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
 }
