@@ -19,7 +19,7 @@ from ottla.wire.messages.create_topics import CreatableTopicResult
 from ottla.wire.schema import Request
 from tests.conformance import requests
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 120.0
 LOOK_SECONDS = 0.02
 
 

@@ -11,6 +11,7 @@ import pytest
 from ottla.log.errors import StorageFailed
 from ottla.records.batch import read_header
 from ottla.records.build import build_batch
+from ottla.replica.errors import NotLeader
 from ottla.replica.partition import Partition
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest
@@ -43,13 +44,19 @@ class OnDisks(Brokers):
         return self.states(self.controller_id)[index].leader_id
 
     def write(self, index: int) -> None:
+        """As a client would: again, where another one leads by now."""
+        while isinstance(told := self._try_to_write(index), NotLeader):
+            pass
+        assert told is None
+
+    def _try_to_write(self, index: int) -> object:
         self.wait(lambda: self.leader(index) in self.running and self.replica(self.leader(index), index).is_leader)
         batch = build_batch([b"value"], timestamp=1)
-        appended = self.replica(self.leader(index), index).writer.append(batch, read_header(batch), 1)
+        leader = self.replica(self.leader(index), index)
         told: list[object] = []
-        self.replica(self.leader(index), index).when_committed(appended.last_offset + 1, told.append)
+        leader.when_committed(leader.writer.append(batch, read_header(batch), 1).last_offset + 1, told.append)
         self.wait(lambda: bool(told))
-        assert told == [None]
+        return told[0]
 
     def fail(self) -> None:
         self.disk.failed.append(self[2].logs.folder)

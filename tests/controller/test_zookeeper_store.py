@@ -172,7 +172,7 @@ def test_a_commit_that_was_under_way_when_the_server_went_is_told_as_uncertain(
 ) -> None:
     caplog.set_level(logging.INFO)
     with ZookeeperServers(tmp_path) as servers:
-        store = stores.open(servers.hosts)
+        store = stores.open(servers.hosts, timeout_seconds=120.0)  # a server starts slowly on a busy machine
         store.commit([Create("/a", b"0")])
         servers.pause(0)
         told: list[object] = []

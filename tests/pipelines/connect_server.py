@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from ottla.pipelines.java import java_home
-from tests.pipelines.cluster import end_with_parent
+from tests.pipelines.cluster import PATIENCE, end_with_parent
 
 START_SECONDS = 180
 
@@ -35,6 +35,7 @@ class ConnectServer:
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(self._folder / "warehouse"),
             "spark.local.dir": str(self._folder),
+            **PATIENCE,
         }
         command = [str(home / "bin" / "spark-submit"), "--master", "local[2]"]
         for name, value in configs.items():
