@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ottla.broker.fetch_sessions import LARGEST_EPOCH, MOST_UNKNOWN, NO_SESSION, Fetching, FetchSessions
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from tests.sim.simulated_broker import SimulatedBroker
 
 BY_NAME = 12
 BY_ID = 17
+MANY = 2500  # partitions, which are read in several rounds
 
 
 def request(
@@ -138,3 +142,39 @@ def test_a_full_cache_gives_no_session_until_one_has_long_been_unused() -> None:
     second = begin(sessions, request(0, 0, 1), now_ms=1000).session_id
     assert second not in (0, first)
     assert begin(sessions, request(first, 1)).error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_without_room_for_any_session_nobody_gets_one() -> None:
+    assert begin(FetchSessions(slots=0), request(0, 0, 1)).session_id == NO_SESSION
+
+
+def test_a_broker_without_sessions_is_read_from(tmp_path: Path) -> None:
+    broker = SimulatedBroker(tmp_path, max_incremental_fetch_session_cache_slots="0")
+    broker.create("t")
+    answer = broker.client().ask(request(0, 0, 0), BY_NAME)
+    assert (answer.error_code, answer.session_id, len(answer.responses)) == (0, NO_SESSION, 1)
+    broker.stop()
+
+
+def test_two_requests_of_a_session_on_two_connections(tmp_path: Path) -> None:
+    """The second has the session forget what the first is reading, at any time: both are answered."""
+    broker = SimulatedBroker(tmp_path)
+    broker.create("t", MANY)
+    first, second = broker.client(), broker.client()
+    for rounds in range(8):
+        opening = request(0, 0, *range(MANY))
+        opening.topics[0].partitions[0].fetch_offset = rounds  # all that was written before
+        session_id = first.ask(opening, BY_NAME).session_id
+        assert session_id != NO_SESSION
+        waiting = request(session_id, 1)
+        waiting.max_wait_ms = 30_000
+        going_on = first.send(waiting, BY_NAME)
+        broker.advance(0.1)
+        second.send(broker.produce_request("t", [b"v"]), BY_NAME)
+        for _ in range(rounds):
+            broker.loop.run_once()
+        forgetting = second.send(request(session_id, 2, forgotten=tuple(range(MANY - 1))), BY_NAME)
+        assert first.answer(going_on).error_code == 0
+        assert second.answer(forgetting).error_code == 0
+    assert broker.broker.metrics.failures == 0
+    broker.stop()

@@ -142,7 +142,7 @@ class FetchSessions:
 
     def _open(self, wanted: OrderedDict[Key, Wanted], uses_ids: bool, now_ms: int) -> int:
         """Remember a new session, if there is room for one."""
-        if len(self._sessions) >= self._slots and not self._evict(len(wanted), now_ms):
+        if not self._slots or (len(self._sessions) >= self._slots and not self._evict(len(wanted), now_ms)):
             return NO_SESSION
         session_id = next(
             candidate

@@ -290,7 +290,8 @@ class Fetch:
                 continue
             wanted.told = None if data.error_code else _told(data)
             answered_topic(topics, key[0]).partitions.append(data)
-            if self._fetching.is_incremental and data.records:
+            # Another request of this session may have come meanwhile, and have it forget the partition.
+            if self._fetching.is_incremental and data.records and key in self._fetching.wanted:
                 self._fetching.wanted.move_to_end(key)  # others come first the next time
         return list(topics.values())
 
