@@ -36,7 +36,9 @@ class ClassicClient:
         is_cooperative: bool = False,
         instance_id: str | None = None,
         user_data: bytes | None = None,
+        likes_best: bytes | None = None,
     ) -> None:
+        """`likes_best`: what it tells in another protocol, which nobody else knows."""
         self.world = world
         self.name = name
         self.topics = topics
@@ -44,6 +46,7 @@ class ClassicClient:
         self.is_cooperative = is_cooperative
         self.instance_id = instance_id
         self.user_data = user_data  # in the assignments it makes when it leads
+        self._likes_best = likes_best
         self.member_id = ""
         self.generation = -1
         self.owned: dict[str, set[int]] = {}
@@ -63,11 +66,15 @@ class ClassicClient:
             member_id=self.member_id,
             group_instance_id=self.instance_id,
             protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name=self.protocol, metadata=self._subscription())],
+            protocols=[JoinGroupRequestProtocol(name=name, metadata=told) for name, told in self._protocols().items()],
         )
         return self.world.driver.ask(
             lambda machine, operation, reply: machine.join(operation, reply, request, CLIENT, version)
         )
+
+    def _protocols(self) -> dict[str, bytes]:
+        known = {self.protocol: self._subscription()}
+        return known if self._likes_best is None else {"liked best": self._likes_best, **known}
 
     def _subscription(self) -> bytes:
         owned = [TopicPartition(topic=topic, partitions=sorted(numbers)) for topic, numbers in self.owned.items()]

@@ -275,6 +275,21 @@ def test_a_downgrade_begins_with_a_rebalance(world: World) -> None:
     assert (a.generation, a.numbers) == (epoch + 1, EVERYTHING)
 
 
+@pytest.mark.parametrize("told", [b"", b"\xff\xff", b"\x7f\xff", b"no subscription"])
+def test_a_downgrade_of_members_whose_favourite_protocol_makes_no_sense(world: World, told: bytes) -> None:
+    """They agreed on another one, and nobody has looked at this one before."""
+    plain, odd = ClassicClient(world, "plain"), ClassicClient(world, "odd", likes_best=told)
+    settle_all(world, plain)
+    settle_all(world, plain, odd)
+    new = FakeMember(world, "new")
+    new.join()
+    assert group_type(world) is ConsumerGroup
+    new.leave()
+    assert group_type(world) is ClassicGroup
+    settle_all(world, plain, odd)
+    assert all_numbers(plain, odd) == EVERYTHING
+
+
 def test_a_fenced_member_leaves_a_classic_group_behind(world: World) -> None:
     a, b = ClassicClient(world, "a"), FakeMember(world, "b")
     settle_all(world, a)

@@ -229,5 +229,13 @@ def encoded_assignment(topics: TopicsView, classic: ClassicSide, partitions: Map
             if topic_id in by_id
         ]
     )
-    spoken = read_int16(classic.protocols[0][1], "subscription")
-    return encode_versioned(assignment, min(spoken, ConsumerProtocolAssignment.versions.highest))
+    return encode_versioned(assignment, _spoken_version(classic))
+
+
+def _spoken_version(classic: ClassicSide) -> int:
+    """The version of what it told in the protocol it likes best, which need not be the one that all agreed on."""
+    try:
+        spoken = read_int16(classic.protocols[0][1], "subscription")
+    except ProtocolError:
+        return 0
+    return max(0, min(spoken, ConsumerProtocolAssignment.versions.highest))
