@@ -21,7 +21,11 @@ __all__ = ["READ", "WRITE", "LongestRound", "Loop", "LoopWorker", "Timer"]
 
 LONGEST_WAIT_SECONDS = 60.0
 ROUNDS_SECONDS = 30.0  # for which the longest round is kept, and for as long again
-MOST_READY_SECONDS = 0.02  # for those who are ready in one round, before timers and slices have their turn
+# For how long those are served in one round who are ready, who were to be called soon, and whose time has come: the
+# rest of them come first in the next round.
+MOST_READY_SECONDS = 0.01
+MOST_SOON_SECONDS = 0.01
+MOST_TIMERS_SECONDS = 0.005
 FEW_CANCELLED_TIMERS = 1000  # that may stay until they are due
 
 events = Events("ottla.broker")
@@ -218,8 +222,11 @@ class Loop:
         while posted:
             soon.append(posted.popleft())
         if soon:
+            until = self.now() + MOST_SOON_SECONDS
             for _ in range(len(soon)):
                 self._call(soon.popleft())
+                if self.now() >= until:
+                    break
         if self._timers:
             self._fire_timers()
         if self._idle and (found <= 1 or self.now() >= self._idle_due):  # one alone brings no more
@@ -271,6 +278,7 @@ class Loop:
 
     def _fire_timers(self) -> None:
         timers, now = self._timers, self.now()
+        until = now + MOST_TIMERS_SECONDS
         while timers and timers[0].due <= now:
             timer = heapq.heappop(timers)
             callback, timer.callback = timer.callback, None
@@ -278,6 +286,8 @@ class Loop:
                 self._cancelled -= 1
             else:
                 self._call(callback)
+                if self.now() >= until:
+                    return
 
     def run_until(self, is_done: Callable[[], bool]) -> None:
         """Serve until the condition holds: for starting and stopping a broker."""

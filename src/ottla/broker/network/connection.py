@@ -29,7 +29,7 @@ SMALL_BYTES = 4096  # a client that sends no more at once probably waits for the
 READ_BYTES = 1 << 14  # a shorter range of a file is read and sent with the rest of the answer, in one call
 TLS_HANDSHAKE = b"\x16\x03"
 HTTP_METHODS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE")
-TURN_SECONDS = 0.01  # for the requests that one client sent at once; then it is the turn of others
+TURN_SECONDS = 0.002  # for the requests that one client sent at once; then it is the turn of others
 FIRST_KEPT_BYTES = 1 << 16  # the first buffer of a large frame; it grows as more arrives
 
 
