@@ -125,8 +125,9 @@ class Broker:
         self.metrics = Metrics()
         self.request_slices = Slices(loop)  # what requests ask for and takes longer than a moment
         self.produce_slices = Slices(loop, takes_turns=False)  # likewise, where each holds much memory
-        # What coordinators load, and what concerns many of their groups. One after the other: the first are soon ready.
-        self.coordinator_slices = Slices(loop, takes_turns=False)
+        # What coordinators load. One after the other: the first are soon ready.
+        self.loading_slices = Slices(loop, takes_turns=False)
+        self.coordinator_slices = Slices(loop)  # what concerns many of their groups, or very many members
         self._change_slices = Slices(loop, takes_turns=False)  # what the cluster has decided, one after the other
         self.pages = Pages(self)
         self._make_dispatch = make_dispatch

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 from ottla.coordinator.offsets.offsets import Committed, PartitionKey
+from ottla.coordinator.told import told_assignment
 from ottla.coordinator.topics_view import TopicsView, TopicView
 from ottla.records.growth import NO_OFFSET, held_back, is_held_back
-from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment, decode_assignment
+from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment
 from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.uuids import ZERO_UUID
 from ottla.wire.versioned import encode_versioned, read_int16
@@ -76,7 +77,7 @@ def without_held(assignment: bytes, held: HeldBack) -> bytes:
     One that is not understood stays as it is, and so does one with data of its own: that would not fit any more.
     """
     try:
-        decoded = decode_assignment(assignment)
+        decoded = told_assignment(assignment)
         version = min(read_int16(assignment, "assignment"), ConsumerProtocolAssignment.versions.highest)
     except ProtocolError:
         return assignment
@@ -94,7 +95,7 @@ def assigned_in(assignments: Iterable[bytes]) -> HeldBack:
     found: set[PartitionKey] = set()
     for assignment in assignments:
         try:
-            decoded = decode_assignment(assignment)
+            decoded = told_assignment(assignment)
         except ProtocolError:
             continue
         found.update((each.topic, index) for each in decoded.assigned_partitions for index in each.partitions)

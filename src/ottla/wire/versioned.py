@@ -6,6 +6,7 @@ The keys of coordinator records carry their record type in that place instead; s
 from __future__ import annotations
 
 import struct
+from collections.abc import Generator
 from typing import TypeVar, cast
 
 from ottla.wire.parts import Buffer
@@ -51,3 +52,9 @@ def decode_versioned(message: type[M], data: Buffer, *, newer_as_highest: bool =
     if newer_as_highest:
         version = min(version, message.versions.highest)
     return decode_body(message, version, data, _INT16.size)
+
+
+def decode_versioned_in_steps(message: type[M], data: Buffer) -> Generator[None, None, M]:
+    """The same for `newer_as_highest`, as a generator that yields after some elements."""
+    version = min(read_int16(data, message.__name__), message.versions.highest)
+    return cast(M, (yield from message.step_readers[version](data, _INT16.size))[0])

@@ -67,7 +67,7 @@ class Shard(Generic[M]):
         if self.partition.log.end_offset == self.partition.log.log_start_offset:
             finished(steps)
         else:
-            self._loading = self._broker.coordinator_slices.start(steps, self._load_ended)
+            self._loading = self._broker.loading_slices.start(steps, self._load_ended)
 
     def _load(self) -> Steps:
         yield from Replay(self.partition, self.machine).steps()

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 FIRST_VERSION_WITH_REBALANCE_TIMEOUT = 1
 FIRST_VERSION_WITHOUT_PROTOCOL = 7
+WRITTEN_AT_ONCE = 500  # members that the leader is told of
 
 
 def handle(broker: Broker, request: JoinGroupRequest, context: Context) -> None:
@@ -25,6 +26,7 @@ def handle(broker: Broker, request: JoinGroupRequest, context: Context) -> None:
     def send(response: JoinGroupResponse) -> None:
         if response.protocol_name is None and version < FIRST_VERSION_WITHOUT_PROTOCOL:
             response.protocol_name = ""
+        context.writes_in_steps = len(response.members) > WRITTEN_AT_ONCE
         context.reply(response)
 
     reply = Reply(send, lambda code: refused_join(code, request.member_id))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from ottla.coordinator.classic.member import ClassicMember, Protocols, member_of_record
-from ottla.wire.messages.consumer_protocol import decode_subscription
 from ottla.wire.messages.offset_and_group_records import GroupMetadataValue
-from ottla.wire.protocol_error import ProtocolError
 
 CONSUMER_PROTOCOL = "consumer"
 NO_TIME = -1
+LOOKED_AT_ONCE_BYTES = 1 << 15  # of what members tell of themselves
+MEMBER_BYTES = 100  # what a member counts for beside that
 
 
 class ClassicState(enum.Enum):
@@ -81,19 +81,29 @@ class Generation:
         self.since_ms = now_ms
 
     def raise_number(self) -> None:
-        """Become the next generation, of those who are members now."""
+        """Become the next generation, of those who are members now. What they read is to be found out."""
         self.number += 1
         self.protocol = self.chosen_protocol()
-        self.topics = self._subscribed_topics()
+        self.topics = None
 
-    def _subscribed_topics(self) -> frozenset[str] | None:
+    def find_topics(self) -> Iterator[None]:
+        """Find out what the members read, some of them a step."""
+        found: set[str] | None = set()
         if self.protocol_type != CONSUMER_PROTOCOL or self.protocol is None:
-            return frozenset() if not self.members else None
-        try:
-            subscriptions = [decode_subscription(each.metadata(self.protocol)) for each in self.members.values()]
-        except ProtocolError:
-            return None
-        return frozenset(topic for subscription in subscriptions for topic in subscription.topics)
+            found = None if self.members else found
+        elif found is not None:
+            looked_at_bytes = 0
+            for member in list(self.members.values()):
+                topics = member.topics(self.protocol)
+                if topics is None:
+                    found = None
+                    break
+                found |= topics
+                looked_at_bytes += len(member.metadata(self.protocol)) + MEMBER_BYTES
+                if looked_at_bytes > LOOKED_AT_ONCE_BYTES:
+                    looked_at_bytes = 0
+                    yield
+        self.topics = None if found is None else frozenset(found)
 
     # Members
 
@@ -141,7 +151,7 @@ class Generation:
     def set_protocols(self, member: ClassicMember, protocols: Protocols) -> None:
         """A member offers others than before."""
         self._supporters.subtract(_names(member.protocols))
-        member.protocols = list(protocols)
+        member.offer(protocols)
         self._supporters.update(_names(member.protocols))
 
     def have_all_one_of(self, protocols: Protocols) -> bool:
@@ -163,6 +173,9 @@ class Generation:
     def _elected(self, offers: Iterable[Protocols], supporters: Counter[str]) -> str:
         """Each member votes for the one it likes best among those that all can work with."""
         count = len(self.members)
+        common = [name for name, known in supporters.items() if known == count]
+        if len(common) == 1:
+            return common[0]
         votes = Counter(next(name for name, _ in offered if supporters[name] == count) for offered in offers)
         return votes.most_common(1)[0][0]
 
@@ -200,9 +213,11 @@ def generation_of_record(value: GroupMetadataValue, present: Mapping[str, Classi
             member.go_on_as(known)
         generation.put(member)
     generation.leader_id = value.leader
-    generation.topics = generation._subscribed_topics()
+    for _ in generation.find_topics():
+        pass  # no more than a record holds
     return generation
 
 
-def _names(protocols: Protocols) -> set[str]:
-    return {name for name, _ in protocols}
+def _names(protocols: Protocols) -> Collection[str]:
+    """Each once."""
+    return (protocols[0][0],) if len(protocols) == 1 else {name for name, _ in protocols}

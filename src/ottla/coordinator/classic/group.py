@@ -229,9 +229,15 @@ class ClassicGroup(Group):
 
     def next_generation(self, now_ms: int) -> None:
         """One with members. It is kept when their leader has assigned."""
-        self.pending_sync_members.clear()
         self.forming().raise_number()
+        self.pending_sync_members = set(self.members)
         self.enter(ClassicState.COMPLETING, now_ms)
+
+    @property
+    def told_bytes(self) -> int:
+        """How much members tell of themselves in the protocol that was chosen."""
+        protocol = self.protocol or ""
+        return sum([len(member.metadata(protocol)) for member in self.members.values()])
 
     def members_for_leader(self) -> list[JoinGroupResponseMember]:
         """What the leader is told of the members."""

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 FIRST_VERSION_WITH_REQUIRED_IDS = 4
 FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT = 9
 UUID_BYTES = 36
-MOST_PROTOCOLS = 1000  # of a member: those of all members are compared
+MOST_PROTOCOLS = 50  # of a member: those of all members are compared
+MOST_MEMBERS = 5000
+"""Of a group, whatever the settings allow: they are written down together, in one record."""
 NEW_MEMBER_TIMEOUT_MS = 300_000
 """How long a new member may wait in a join: it cannot give signs of life, for it does not know its id yet."""
 
@@ -83,7 +85,7 @@ def join(machine: GroupMachine, operation: Operation, group: ClassicGroup | None
             joiner.refuse(operation, ErrorCode.UNKNOWN_MEMBER_ID, member_id)
             return
         group = ClassicGroup(joiner.request.group_id)
-    if not _has_room_for(group, member_id, machine.settings().max_size):
+    if not _has_room_for(group, member_id, min(machine.settings().max_size, MOST_MEMBERS)):
         member = group.members.get(member_id)
         if member is not None:
             drop(operation, group, member)

@@ -7,7 +7,9 @@ from typing import TypeAlias
 
 from ottla.coordinator.group import Client
 from ottla.coordinator.operation import Reply
+from ottla.coordinator.told import told_subscription
 from ottla.wire.messages.offset_and_group_records import MemberMetadata
+from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.texts import size_bytes
 
 Protocols: TypeAlias = Sequence[tuple[str, bytes]]
@@ -16,6 +18,7 @@ Protocols: TypeAlias = Sequence[tuple[str, bytes]]
 
 class ClassicMember:
     __slots__ = (
+        "_topics",
         "assignment",
         "client",
         "instance_id",
@@ -43,11 +46,16 @@ class ClassicMember:
         self.client = client
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.session_timeout_ms = session_timeout_ms
-        self.protocols = list(protocols)
+        self.offer(protocols)
         self.assignment = assignment
         self.join_reply: Reply | None = None
         self.sync_reply: Reply | None = None
         self.is_new = False  # it has not been told its id and generation yet, so it cannot give signs of life
+
+    def offer(self, protocols: Protocols) -> None:
+        """Be able to work with these, and no others."""
+        self.protocols = list(protocols)
+        self._topics: dict[str, frozenset[str] | None] = {}  # by protocol, as far as somebody has asked
 
     def copy(self) -> ClassicMember:
         copied = ClassicMember(
@@ -63,8 +71,10 @@ class ClassicMember:
         return copied
 
     def go_on_as(self, known: ClassicMember) -> None:
-        """Take over what no record tells of a member."""
-        self.protocols = list(known.protocols)
+        """Take over what no record tells of a member. What it tells in the protocol of the record is told there."""
+        protocol, told = self.protocols[0] if self.protocols else ("", b"")
+        if known.metadata(protocol) == told:
+            self.protocols, self._topics = known.protocols, known._topics
         self.join_reply = known.join_reply
         self.sync_reply = known.sync_reply
         self.is_new = known.is_new
@@ -81,11 +91,22 @@ class ClassicMember:
     @property
     def names_bytes(self) -> int:
         """What its names take in a record."""
-        names = (self.member_id, self.instance_id or "", self.client.client_id, self.client.client_host)
-        return sum(map(size_bytes, names))
+        return size_bytes(f"{self.member_id}{self.instance_id or ''}{self.client.client_id}{self.client.client_host}")
 
     def metadata(self, protocol: str) -> bytes:
-        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+        for name, metadata in self.protocols:
+            if name == protocol:
+                return metadata
+        return b""
+
+    def topics(self, protocol: str) -> frozenset[str] | None:
+        """What it reads, as it tells in a protocol of consumers; None if that is not understood."""
+        if protocol not in self._topics:
+            try:
+                self._topics[protocol] = frozenset(told_subscription(self.metadata(protocol)).topics)
+            except ProtocolError:
+                self._topics[protocol] = None
+        return self._topics[protocol]
 
     def record(self, protocol: str) -> MemberMetadata:
         return MemberMetadata(

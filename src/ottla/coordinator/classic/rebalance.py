@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Sequence
+
 from ottla.coordinator.classic.generation import ClassicState
 from ottla.coordinator.classic.group import JOIN, SESSION, SYNC, ClassicGroup, FirstWait
 from ottla.coordinator.classic.member import ClassicMember
 from ottla.coordinator.group import GroupSettings
-from ottla.coordinator.operation import Operation
+from ottla.coordinator.operation import Operation, Work
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from ottla.wire.messages.sync_group import SyncGroupResponse
 
 NOBODY = ""
+ANSWERED_AT_ONCE = 100  # members
+TOLD_AT_ONCE_BYTES = 1 << 15  # what members tell of themselves, which is looked into
 
 
 def rebalance(operation: Operation, group: ClassicGroup, settings: GroupSettings) -> None:
@@ -82,15 +87,59 @@ def complete_join(operation: Operation, group: ClassicGroup) -> None:
         group.write_empty(operation)
         return
     group.next_generation(operation.now_ms)
-    for member in group.members.values():
+    operation.set_timer((SYNC, group.group_id), group.rebalance_timeout_ms)
+    _go_on(operation, group, _telling_joined(group))
+
+
+def _go_on(operation: Operation, group: ClassicGroup, work: Work) -> None:
+    """Do the rest at once in a group of usual size. In a large one others have their turn in between."""
+    if len(group.members) > ANSWERED_AT_ONCE or group.told_bytes > TOLD_AT_ONCE_BYTES:
+        operation.go_on_with(work)
+    else:
+        for event in work:
+            event(operation)
+
+
+def _telling_joined(group: ClassicGroup) -> Work:
+    """Answer those who joined. Until then they are as those who wait: if a rebalance begins first, they are in it."""
+    number = group.generation
+    for _ in group.current.find_topics():
+        yield _let_others_in
+        if not _is_current(group, number):
+            return
+    yield from _some(group, functools.partial(_tell_joined, group, number))
+
+
+def _let_others_in(_operation: Operation) -> None:
+    """Nothing is to be done, or written."""
+
+
+def _is_current(group: ClassicGroup, generation: int) -> bool:
+    """Whether the members of a generation are still those of the group."""
+    return group.generation == generation and group.state in (ClassicState.COMPLETING, ClassicState.STABLE)
+
+
+def _some(
+    group: ClassicGroup, tell: Callable[[Sequence[str], Operation], None]
+) -> Work:
+    """Events for all who are members now, some at a time; who leads comes first, for all others wait for it."""
+    member_ids = list(group.members)
+    if len(member_ids) > ANSWERED_AT_ONCE and group.leader_id in group.members:
+        member_ids.sort(key=lambda member_id: member_id != group.leader_id)
+    for start in range(0, len(member_ids), ANSWERED_AT_ONCE):
+        yield functools.partial(tell, member_ids[start : start + ANSWERED_AT_ONCE])
+
+
+def _tell_joined(group: ClassicGroup, generation: int, member_ids: Sequence[str], operation: Operation) -> None:
+    if not _is_current(group, generation):
+        return
+    for member in filter(None, map(group.members.get, member_ids)):
         if member.join_reply is not None:
             members = group.members_for_leader() if member.member_id == group.leader_id else []
             operation.answer(member.join_reply, joined(group, member.member_id, group.leader_id, members))
             member.join_reply = None
         group.watch(operation, member)
         member.is_new = False
-        group.pending_sync_members.add(member.member_id)
-    operation.set_timer((SYNC, group.group_id), group.rebalance_timeout_ms)
 
 
 def joined(
@@ -123,7 +172,14 @@ def refused_join(code: ErrorCode, member_id: str) -> JoinGroupResponse:
 def assign(operation: Operation, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
     """The leader has shared out the work: keep that, and tell those who wait for it."""
     group.write_assigned(operation, assignments)
-    for member in group.members.values():
+    _go_on(operation, group, _some(group, functools.partial(_tell_assigned, group, group.generation)))
+
+
+def _tell_assigned(group: ClassicGroup, generation: int, member_ids: Sequence[str], operation: Operation) -> None:
+    """Who waits when a rebalance has begun in between was told of that."""
+    if not _is_current(group, generation):
+        return
+    for member in filter(None, map(group.members.get, member_ids)):
         if member.sync_reply is not None:
             answer_sync(operation, group, member)
             group.watch(operation, member)

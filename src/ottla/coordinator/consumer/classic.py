@@ -19,9 +19,10 @@ from ottla.coordinator.consumer.migration import Migration, encoded_assignment
 from ottla.coordinator.consumer.settings import MigrationPolicy
 from ottla.coordinator.consumer.timers import JOIN, REBALANCE, SYNC
 from ottla.coordinator.operation import Operation, Reply
+from ottla.coordinator.told import told_subscription
 from ottla.coordinator.topics_view import TopicsView
 from ottla.wire.errors import ApiError, ErrorCode
-from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription, decode_subscription
+from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.join_group import JoinGroupResponse
 from ottla.wire.messages.leave_group import MemberIdentity, MemberResponse
@@ -152,7 +153,7 @@ def _admission(group: ConsumerGroup, joiner: Joiner, member_id: str) -> Admissio
 
 def _subscription(joiner: Joiner) -> ConsumerProtocolSubscription:
     try:
-        return decode_subscription(joiner.protocols[0][1])
+        return told_subscription(joiner.protocols[0][1])
     except ProtocolError as error:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
 

@@ -24,20 +24,21 @@ from ottla.coordinator.consumer.subscriptions import topics_hash
 from ottla.coordinator.consumer.target import NEVER_MS
 from ottla.coordinator.group import Client
 from ottla.coordinator.operation import Operation
+from ottla.coordinator.told import told_assignment, told_subscription
 from ottla.coordinator.topics_view import TopicsView
 from ottla.wire.errors import ApiError, ErrorCode
-from ottla.wire.messages.consumer_protocol import (
-    ConsumerProtocolAssignment,
-    TopicPartition,
-    decode_assignment,
-    decode_subscription,
-)
+from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartition
 from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.versioned import encode_versioned, read_int16
 
 if TYPE_CHECKING:
     from ottla.coordinator.group_machine import GroupMachine
 
+
+# Of a group that changes its protocol. It does so in one step, which is written as one batch.
+MOST_MEMBERS = 500
+MOST_TOLD_BYTES = 1 << 18
+MOST_PARTITIONS = 10_000
 
 _CUSTOM_ASSIGNOR = (
     "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default assignor "
@@ -58,13 +59,22 @@ class Migration:
             raise _not_upgraded(group, "the group does not use the consumer embedded protocol")
         if len(group.members) > settings.max_size:
             raise _not_upgraded(group, "the group size exceeds the consumer group maximum size")
+        told_bytes = group.told_bytes + sum([len(member.assignment) for member in group.members.values()])
+        if len(group.members) > MOST_MEMBERS or told_bytes > MOST_TOLD_BYTES:
+            raise _not_upgraded(group, "the group is too large to be upgraded while it has members")
+        partitions = 0
         try:
             for member in group.members.values():
-                decode_subscription(_metadata(group, member))
-                if member.assignment and decode_assignment(member.assignment).user_data:
-                    raise _not_upgraded(group, _CUSTOM_ASSIGNOR)
+                told_subscription(_metadata(group, member))
+                if member.assignment:
+                    assignment = told_assignment(member.assignment)
+                    if assignment.user_data:
+                        raise _not_upgraded(group, _CUSTOM_ASSIGNOR)
+                    partitions += sum([len(part.partitions) for part in assignment.assigned_partitions])
         except ProtocolError as error:
             raise _not_upgraded(group, "the embedded consumer protocol is malformed") from error
+        if partitions > MOST_PARTITIONS:
+            raise _not_upgraded(group, "the group is too large to be upgraded while it has members")
         if len(group.members) >= settings.max_size and member_id not in group.members:
             message = f"The consumer group has reached its maximum capacity of {settings.max_size} members."
             raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
@@ -92,18 +102,21 @@ class Migration:
         return group
 
     def can_downgrade(self, group: ConsumerGroup, leaving: Sequence[Member]) -> bool:
-        """Whether the group is a classic one without these."""
+        """Whether the group is a classic one without these. One that is too large goes on as it is."""
         left = len(group.members) - len(leaving)
         classic_left = group.subscriptions.counts.classic - sum(member.is_classic for member in leaving)
         return (
             0 < left == classic_left
             and group.settings.migration_policy.allows_downgrade
-            and left <= self._machine.settings().max_size
+            and left <= min(self._machine.settings().max_size, MOST_MEMBERS)
+            and sum(map(_told_bytes, group.members.values())) <= MOST_TOLD_BYTES
+            and group.target.size <= MOST_PARTITIONS
         )
 
     def downgrade(self, operation: Operation, group: ConsumerGroup, leaving: Sequence[Member]) -> None:
         """Go on without those who leave as a classic group, in the generation that was the epoch, and rebalance."""
-        members = [member for member in group.members.values() if member not in leaving]
+        gone = {member.member_id for member in leaving}
+        members = [member for member in group.members.values() if member.member_id not in gone]
         generation = Generation(group.epoch, CONSUMER_PROTOCOL)
         assignments = {}
         for member in members:
@@ -124,6 +137,10 @@ class Migration:
             replayed.note_offer(member_id, offering.protocols)
         replayed.set_timers(operation, replayed.members)
         prepare(operation, replayed, self._machine.settings())
+
+
+def _told_bytes(member: Member) -> int:
+    return 0 if member.profile.classic is None else sum([len(told) for _, told in member.profile.classic.protocols])
 
 
 def _not_upgraded(group: ClassicGroup, reason: str) -> ApiError:
@@ -159,7 +176,7 @@ def _epoch(group: ClassicGroup) -> int:
 
 
 def _converted(group: ClassicGroup, member: ClassicMember, held: Held) -> Member:
-    subscription = decode_subscription(_metadata(group, member))
+    subscription = told_subscription(_metadata(group, member))
     profile = Profile(
         instance_id=member.instance_id,
         rack_id=subscription.rack_id or None,
@@ -199,9 +216,9 @@ def _claims(group: ClassicGroup) -> list[tuple[ClassicMember, list[TopicPartitio
     assigned, kept = [], []
     for member in group.members.values():
         if member.assignment:
-            assigned.append((member, decode_assignment(member.assignment).assigned_partitions))
+            assigned.append((member, told_assignment(member.assignment).assigned_partitions))
         else:
-            subscription = decode_subscription(_metadata(group, member))
+            subscription = told_subscription(_metadata(group, member))
             kept.append((subscription.generation_id, member, subscription.owned_partitions))
     kept.sort(key=lambda claim: claim[0], reverse=True)
     return [*assigned, *((member, parts) for _, member, parts in kept)]

@@ -43,6 +43,11 @@ class TargetAssignment:
     def of(self, member_id: str) -> Mapping[bytes, frozenset[int]]:
         return self.by_member.get(member_id, NO_PARTITIONS)
 
+    @property
+    def size(self) -> int:
+        """How many partitions somebody is to have."""
+        return sum([len(indexes) for partitions in self.by_member.values() for indexes in partitions.values()])
+
     def partitions(self) -> HeldPartitions:
         """All that somebody is to have."""
         return frozenset(
