@@ -109,6 +109,7 @@ def lasting(machine: GroupMachine) -> dict[str, Any]:
     if not isinstance(group, ConsumerGroup):
         return {}
     marks = {"are_topics_changed", "are_topics_new", "is_resolving", "is_being_computed", "_topic_names", "held"}
+    marks |= {"_has_found_more", "_too_wide"}
     parts = {"subscriptions", "target", "timers", "_settings", "_offsets"}
     owners = (group, group.subscriptions, group.target)
     return {

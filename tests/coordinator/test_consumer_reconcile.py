@@ -39,7 +39,7 @@ def aim(
         partitions(**target),
         frozenset(subscribed),
         has_changed,
-        owned,
+        lambda: owned,
         lambda topic_id, number: topic_id != T or number not in others,
     )
 
@@ -158,7 +158,9 @@ def test_a_member_never_gets_what_is_taken_nor_loses_what_it_works_on(
         revoking = set()
     before = Progress(4, 3, state, _held(assigned), _held(revoking))
     works_on = None if owned is None else {T: frozenset(owned)}
-    aimed_at = Aim(5, {T: frozenset(target)}, frozenset({T}), False, works_on, lambda _, number: number not in taken)
+    aimed_at = Aim(
+        5, {T: frozenset(target)}, frozenset({T}), False, lambda: works_on, lambda _, number: number not in taken
+    )
     after = reconcile(before, aimed_at)
     now, letting_go = (set(held.get(T, ())) for held in (after.assigned, after.revoking))
     assert not now & letting_go

@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
+from ottla.coordinator.consumer import subscriptions
 from ottla.coordinator.consumer.records import write_member
-from ottla.coordinator.consumer.regex import compile_regex
+from ottla.coordinator.consumer.regex import MOST_CHARACTERS, compile_regex
 from ottla.coordinator.consumer.subscriptions import COMPARED_AT_ONCE, LEAST_INTERVAL_MS
 from ottla.wire.errors import ApiError, ErrorCode
 from tests.coordinator.consumer_members import FakeMember, World, settle
@@ -114,7 +115,8 @@ def test_many_expressions_are_resolved_in_slices(world: World) -> None:
     world.driver.holds_work = True
     world.driver.advance(0)
     world.driver.do_work(3 * 4000 // COMPARED_AT_ONCE)
-    assert world.group.subscriptions.regexes == {}
+    assert world.group.subscriptions.is_resolving
+    assert len(world.group.subscriptions.regexes) < len(members)  # each is kept when it is resolved
     members.pop(0).leave()  # whoever goes or comes meanwhile does no harm
     members.append(by_regex(world, "late"))
     members[-1].join()
@@ -227,3 +229,77 @@ def test_members_keep_what_an_expression_matched_where_the_library_is_gone(
     assert not world.group.subscriptions.is_resolving
     assert a.beat().error_code == 0
     assert world.group.subscriptions.topic_names == {"logs-1", "logs-2"}
+
+
+# Expressions that are too much
+
+
+@pytest.mark.parametrize(
+    "regex",
+    [
+        "(a*)*" * 6000,  # one name took half a minute
+        "a" * (MOST_CHARACTERS + 1),
+        "(.?){1000}",
+        "(?i)(\\pL\\pN){300}",
+    ],
+)
+def test_an_expression_that_would_take_long_is_refused(world: World, regex: str) -> None:
+    answer = by_regex(world, "a", regex).join()
+    assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert not world.driver.machine.groups
+
+
+@pytest.mark.parametrize(
+    "regex", ["(logs-(.)+)*|(x)", "|".join(f"logs-{number}" for number in range(90)), "[\\w.-]{1,249}"]
+)
+def test_expressions_of_a_usual_size(world: World, regex: str) -> None:
+    assert compile_regex(regex)("logs-1")
+
+
+def test_fewer_names_a_step_are_compared_with_a_large_expression() -> None:
+    assert steps_of("(.?){300}") > 20 * steps_of("m.*")
+
+
+def steps_of(regex: str) -> int:
+    """In how many steps it is resolved for as many topics as a step has at most."""
+    world = World()
+    for number in range(COMPARED_AT_ONCE):
+        world.topics.add(f"many-{number}", 1)
+    world.driver.holds_work = True
+    by_regex(world, "a", regex).join()
+    world.driver.advance(0)
+    for steps in range(COMPARED_AT_ONCE + 1):
+        if regex in world.group.subscriptions.regexes:
+            return steps
+        world.driver.do_work(1)
+    raise AssertionError("it is not resolved")
+
+
+def test_an_expression_that_matches_too_much(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscriptions, "MOST_TOPICS", 2)
+    world.settings = dataclasses.replace(world.settings, regex_refresh_interval_ms=20_000)
+    old, wide = by_regex(world, "old"), by_regex(world, "wide", ".*")
+    for member in (old, wide):
+        assert member.join().error_code == ErrorCode.NONE
+    world.driver.advance(0)
+    settle(old)
+    assert names(old) == ["logs-1", "logs-2"]
+    assert wide.beat().error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    wide.leave()
+    world.add_topic("logs-3", 1)
+    world.driver.advance(LEAST_INTERVAL_MS + 1)
+    old.beat()
+    world.driver.advance(0)
+    settle(old)
+    assert names(old) == ["logs-1", "logs-2"], "it goes on with what it has"
+    refused = by_regex(world, "new").join()
+    assert refused.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert refused.error_message == "SubscribedTopicRegex `logs-.*` matches more than 2 topics."
+    world.topics.remove("logs-1")
+    world.change_topic("logs-1")
+    world.driver.advance(20_001)
+    old.beat()
+    world.driver.advance(0)
+    settle(old)
+    assert names(old) == ["logs-2", "logs-3"]
+    assert by_regex(world, "new").join().error_code == ErrorCode.NONE

@@ -108,6 +108,7 @@ class Operation:
         "records",
         "steady_ms",
         "timers",
+        "warnings",
         "work",
     )
 
@@ -137,6 +138,7 @@ class Operation:
         self.timers: dict[Hashable, int | None] = {}  # in how many milliseconds; None: not any more
         self.markers: list[Markers] = []
         self.work: list[Work] = []
+        self.warnings: list[tuple[str, dict[str, object]]] = []
         self._undos: list[Undo | None] = []  # one a record
 
     @property
@@ -173,6 +175,10 @@ class Operation:
     def send_markers(self, markers: Markers) -> None:
         """End a transaction in its partitions, once what this operation writes is committed."""
         self.markers.append(markers)
+
+    def warn(self, warning: str, **fields: object) -> None:
+        """Have whoever runs the broker read it."""
+        self.warnings.append((warning, fields))
 
     def go_on_with(self, work: Work) -> None:
         """Let events follow this one, each as an operation of its own and with those of others in between.

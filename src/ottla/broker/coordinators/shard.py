@@ -112,6 +112,8 @@ class Shard(Generic[M]):
             self._set_timers(operation)
         for work in operation.work:
             self._go_on_with(work)
+        for warning, fields in operation.warnings:
+            events.warning(warning, **fields)
         if not encoded and not self._gathered:
             self._commit([operation])
             return True

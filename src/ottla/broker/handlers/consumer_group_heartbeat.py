@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from ottla.broker.coordinators.groups import client_of, serves_consumer_groups
@@ -18,12 +19,15 @@ if TYPE_CHECKING:
     from ottla.broker.dispatch import Context
 
 
+WRITTEN_AT_ONCE = 500  # topics of an assignment
+
+
 def handle(
     broker: Broker, request: ConsumerGroupHeartbeatRequest, context: Context
 ) -> ConsumerGroupHeartbeatResponse | None:
     if not serves_consumer_groups(broker):
         return refused(ErrorCode.UNSUPPORTED_VERSION)
-    reply = Reply(context.reply, refused)
+    reply = Reply(functools.partial(_send, context), refused)
     version, client = context.version, client_of(context)
     broker.groups.submit(
         request.group_id,
@@ -31,3 +35,9 @@ def handle(
         lambda machine, operation: machine.consumer_heartbeat(operation, reply, request, version, client),
     )
     return None
+
+
+def _send(context: Context, response: ConsumerGroupHeartbeatResponse) -> None:
+    assignment = response.assignment
+    context.writes_in_steps = assignment is not None and len(assignment.topic_partitions) > WRITTEN_AT_ONCE
+    context.reply(response)

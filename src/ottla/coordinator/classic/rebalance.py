@@ -119,9 +119,7 @@ def _is_current(group: ClassicGroup, generation: int) -> bool:
     return group.generation == generation and group.state in (ClassicState.COMPLETING, ClassicState.STABLE)
 
 
-def _some(
-    group: ClassicGroup, tell: Callable[[Sequence[str], Operation], None]
-) -> Work:
+def _some(group: ClassicGroup, tell: Callable[[Sequence[str], Operation], None]) -> Work:
     """Events for all who are members now, some at a time; who leads comes first, for all others wait for it."""
     member_ids = list(group.members)
     if len(member_ids) > ANSWERED_AT_ONCE and group.leader_id in group.members:

@@ -5,6 +5,7 @@ To them the group looks like one of their own, in which nobody leads: each is to
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -64,7 +65,8 @@ class ClassicMembers:
                 group.write_tombstones(operation)
             return False
         member = self._membership.admit(operation, group.group_id, admission)
-        step = Step(_merged(member.profile, joiner, subscription), _owned(self._machine.topics, subscription))
+        owned = functools.partial(_owned, self._machine.topics, subscription)
+        step = Step(_merged(member.profile, joiner, subscription), owned)
         member = self._membership.take_step(operation, group.group_id, member, step)
         group.timers.cancel(operation, member.member_id, JOIN, REBALANCE)
         group.timers.start_session(operation, member)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from ottla.coordinator.consumer.member import Member, Profile, Progress, profile_of, progress_of
 from ottla.coordinator.consumer.records import write_epoch, write_group_tombstones
 from ottla.coordinator.consumer.settings import ConsumerSettings
-from ottla.coordinator.consumer.subscriptions import Found, Resolved, Subscriptions
+from ottla.coordinator.consumer.subscriptions import Resolved, Subscriptions
 from ottla.coordinator.consumer.target import HeldPartitions, TargetAssignment
 from ottla.coordinator.consumer.timers import RESOLVE, MemberTimers
 from ottla.coordinator.group import Committer, Group, OffsetToCommit
@@ -67,6 +67,7 @@ class ConsumerGroup(Group):
         self.target = TargetAssignment(group_id, settings)
         self.timers = MemberTimers(group_id, settings)
         self.is_removed = False  # from its machine
+        self._has_found_more = False  # or less, by its regular expressions, while they are resolved
         self._owners: dict[tuple[bytes, int], str] = {}  # who may be at work on a partition
 
     @property
@@ -191,12 +192,17 @@ class ConsumerGroup(Group):
 
     def resolve(self, operation: Operation) -> None:
         if self.subscriptions.is_resolving:
-            operation.go_on_with(self.subscriptions.resolving(self._resolved))
+            operation.go_on_with(self.subscriptions.resolving(self._found, self._resolved))
 
-    def _resolved(self, operation: Operation, found: Found) -> None:
+    def _found(self, operation: Operation, regex: str, topics: frozenset[str]) -> None:
         if not self.is_removed:
-            has_changed = self.subscriptions.keep_resolved(operation, found)
-            self.bump_if_changed(operation, is_due=has_changed)
+            self._has_found_more |= self.subscriptions.keep_resolved(operation, regex, topics)
+
+    def _resolved(self, operation: Operation) -> None:
+        self.subscriptions.is_resolving = False
+        is_due, self._has_found_more = self._has_found_more, False
+        if not self.is_removed:
+            self.bump_if_changed(operation, is_due=is_due)
 
     # Members
 
@@ -251,13 +257,14 @@ class ConsumerGroup(Group):
     ) -> None:
         member_id, progress = key.member_id, None if value is None else progress_of(value)
         member = self.members.get(member_id)
-        if member is not None:
-            self._disown(member)
-        elif progress is None:
+        if member is None and progress is None:
             return
-        member = (member or Member(member_id))._replace(progress=progress or Progress())
-        self.members[member_id] = member
-        for partition in member.progress.partitions():
+        before = Progress() if member is None else member.progress
+        member = self.members[member_id] = (member or Member(member_id))._replace(progress=progress or Progress())
+        for partition in before.partitions(unlike=member.progress):
+            if self._owners.get(partition) == member_id:
+                del self._owners[partition]
+        for partition in member.progress.partitions(unlike=before):
             self._owners[partition] = member_id
 
     def _disown(self, member: Member) -> None:

@@ -5,7 +5,8 @@ First everything is checked, then records are written: what an operation has wri
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import functools
+from typing import TYPE_CHECKING, Any
 
 from ottla.coordinator.classic.group import ClassicGroup
 from ottla.coordinator.consumer.check import check_heartbeat
@@ -66,12 +67,7 @@ class Heartbeats:
         if admission.upgraded is not None:
             admission = _joining(self._migration.upgrade(operation, admission.upgraded), request)
         member = self._membership.admit(operation, group_id, admission)
-        step = Step(
-            profile=_merged(member.profile, request, client),
-            owned=None
-            if request.topic_partitions is None
-            else {topic.topic_id: frozenset(topic.partitions) for topic in request.topic_partitions},
-        )
+        step = Step(_merged(member.profile, request, client), functools.partial(_owned, request.topic_partitions))
         after = self._membership.take_step(operation, group_id, member, step)
         group = self._machine.groups[group_id]
         assert isinstance(group, ConsumerGroup)
@@ -106,7 +102,7 @@ class Heartbeats:
             admission = Admission(Member(request.member_id), upgraded=group)
         else:
             admission = Admission(Member(request.member_id), replaces_group=group is not None)
-        _check_regex(group, admission.member.profile.regex, request.subscribed_topic_regex)
+        _check_regex(group, admission.member.profile.regex, request)
         return admission
 
     def _leave(self, operation: Operation, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
@@ -149,8 +145,12 @@ def _joining(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> Ad
     return Admission(owner, replaced_by=member_id)
 
 
-def _check_regex(group: object, before: str, asked: str | None) -> None:
+def _check_regex(group: object, before: str, request: ConsumerGroupHeartbeatRequest) -> None:
     """An expression that nobody has yet may be none; it is checked while nothing is written."""
+    asked = request.subscribed_topic_regex
+    if isinstance(group, ConsumerGroup):
+        is_new = request.member_epoch == NEW_EPOCH
+        group.subscriptions.check_width(before if asked is None else asked, is_new=is_new)
     if (
         asked
         and asked != before
@@ -179,6 +179,10 @@ def _merged(profile: Profile, request: ConsumerGroupHeartbeatRequest, client: Cl
     )
 
 
+def _owned(topics: list[TopicPartitions] | None) -> dict[bytes, frozenset[int]] | None:
+    return None if topics is None else {topic.topic_id: frozenset(topic.partitions) for topic in topics}
+
+
 def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
     """Whether it tells everything, as one does that may have missed an answer."""
     return (
@@ -188,11 +192,12 @@ def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
     )
 
 
+_topic_partitions: Any = TopicPartitions  # by positions, which costs half as much as by names
+
+
 def _assignment(assigned: Held) -> Assignment:
     return Assignment(
-        topic_partitions=[
-            TopicPartitions(topic_id=topic_id, partitions=sorted(numbers)) for topic_id, numbers in assigned.items()
-        ]
+        topic_partitions=[_topic_partitions(topic_id, sorted(numbers)) for topic_id, numbers in assigned.items()]
     )
 
 

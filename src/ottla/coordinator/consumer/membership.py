@@ -6,14 +6,14 @@ First everything is checked, then records are written: what an operation has wri
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.coordinator.classic.group import ClassicGroup
 from ottla.coordinator.consumer.group import ConsumerGroup
 from ottla.coordinator.consumer.member import AWAY_EPOCH, Member, MemberState, Profile
 from ottla.coordinator.consumer.migration import Migration
-from ottla.coordinator.consumer.reconcile import Aim, reconcile
+from ottla.coordinator.consumer.reconcile import Aim, Owned, reconcile
 from ottla.coordinator.consumer.records import (
     write_member,
     write_member_tombstones,
@@ -42,7 +42,7 @@ class Step(NamedTuple):
     """What a member tells."""
 
     profile: Profile
-    owned: Mapping[bytes, frozenset[int]] | None  # what it works on; None: it does not say
+    owned: Owned  # what it works on
 
 
 def check_room(group: ConsumerGroup, member_id: str) -> None:

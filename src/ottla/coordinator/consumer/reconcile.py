@@ -6,10 +6,12 @@ A table of what a heartbeat does in each state, without side effects.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from ottla.coordinator.consumer.assignors import Partitions
 from ottla.coordinator.consumer.member import Held, MemberState, Progress
+
+Owned: TypeAlias = Callable[[], Mapping[bytes, frozenset[int]] | None]
+"""What a member says it works on; None: it did not say. It may be much, and is looked at only where that matters."""
 
 
 class Aim(NamedTuple):
@@ -19,7 +21,7 @@ class Aim(NamedTuple):
     target: Mapping[bytes, frozenset[int]]
     subscribed: frozenset[bytes]  # the topics that exist and that it subscribes to
     has_changed: bool  # it subscribes to something else than before
-    owned: Mapping[bytes, frozenset[int]] | None  # None: it did not say
+    owned: Owned
     is_free: Callable[[bytes, int], bool]  # whether nobody else works on a partition
 
 
@@ -28,10 +30,13 @@ def reconcile(progress: Progress, aim: Aim) -> Progress:
     return _STEPS[progress.state](progress, aim)
 
 
-def owns_any(owned: Partitions | Mapping[bytes, frozenset[int]] | None, held: Held) -> bool:
+def owns_any(told: Owned, held: Held) -> bool:
     """Whether a member works on some of these; one that does not say may."""
+    if not held:
+        return False
+    owned = told()
     if owned is None:
-        return bool(held)
+        return True
     return any(not owned.get(topic_id, frozenset()).isdisjoint(numbers) for topic_id, numbers in held.items())
 
 
@@ -44,7 +49,7 @@ def _stable(progress: Progress, aim: Aim) -> Progress:
 def _unrevoked(progress: Progress, aim: Aim) -> Progress:
     if aim.has_changed:
         progress = _without_unsubscribed(progress, aim)
-    if aim.owned is None or owns_any(aim.owned, progress.revoking):
+    if aim.owned() is None or owns_any(aim.owned, progress.revoking):
         return progress
     return _next(progress, aim)
 
@@ -55,6 +60,9 @@ def _next(progress: Progress, aim: Aim) -> Progress:
     revoking: Held = {}
     for topic_id, numbers in progress.assigned.items():
         target = aim.target.get(topic_id, frozenset()) if topic_id in aim.subscribed else frozenset[int]()
+        if target.issuperset(numbers):
+            kept[topic_id] = numbers
+            continue
         for number, epoch in numbers.items():
             held = kept if number in target else revoking
             held.setdefault(topic_id, {})[number] = epoch
@@ -64,11 +72,14 @@ def _next(progress: Progress, aim: Aim) -> Progress:
     for topic_id, target in aim.target.items():
         if topic_id not in aim.subscribed:
             continue
-        for number in target.difference(kept.get(topic_id, ())):
-            if aim.is_free(topic_id, number):
-                kept.setdefault(topic_id, {})[number] = aim.epoch
-            else:
-                state = MemberState.UNRELEASED
+        before = kept.get(topic_id, {})
+        if len(before) == len(target):
+            continue
+        free = {number: aim.epoch for number in target.difference(before) if aim.is_free(topic_id, number)}
+        if free:
+            kept[topic_id] = before | free
+        if len(before) + len(free) < len(target):
+            state = MemberState.UNRELEASED
     return Progress(aim.epoch, progress.epoch, state, kept, {})
 
 

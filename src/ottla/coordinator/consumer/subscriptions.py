@@ -1,7 +1,8 @@
 """What the members of a consumer group subscribe to: by name, or by regular expressions that the group resolves.
 
-Expressions are resolved for a whole group at once, soon after a heartbeat asks for it and never more often than every
-ten seconds; members learn of what was found with their next heartbeat.
+Expressions are resolved for a whole group, one after the other, soon after a heartbeat asks for it and never more often
+than every ten seconds; members learn of what was found with their next heartbeat. One that matches too many topics
+keeps those that it is known to match, and who comes with it anew is refused.
 """
 
 from __future__ import annotations
@@ -16,18 +17,21 @@ from typing import NamedTuple, TypeAlias
 
 from ottla.coordinator.consumer.member import Profile
 from ottla.coordinator.consumer.records import write_regex
-from ottla.coordinator.consumer.regex import RegexUnavailable, compile_regex
+from ottla.coordinator.consumer.regex import Matcher, RegexUnavailable, compile_regex
 from ottla.coordinator.consumer.settings import ConsumerSettings
 from ottla.coordinator.operation import Operation, Work
 from ottla.coordinator.topics_view import TopicsView
-from ottla.wire.errors import ApiError
+from ottla.wire.errors import ApiError, ErrorCode
 
 LEAST_INTERVAL_MS = 10_000
 COMPARED_AT_ONCE = 300  # names, some microseconds each
+COMPARED_INSTRUCTIONS = 6000  # and no more names than make so many instructions of a matcher
+MOST_TOPICS = 10_000
+"""That an expression may match: a member may have to be told of all of them, and they are noted in one record."""
 NO_TOPICS_HASH = 0
 
-Found: TypeAlias = dict[str, frozenset[str]]
-"""The topics that expressions match."""
+Found: TypeAlias = Callable[[Operation, str, frozenset[str]], None]
+"""Gets the topics that an expression matches."""
 
 
 class RegexChange(enum.Enum):
@@ -104,6 +108,7 @@ class Subscriptions:
         self.are_topics_changed = True  # those it subscribes to, since it last looked
         self.are_topics_new = True  # topics have come since regular expressions were last resolved
         self.is_resolving = False
+        self._too_wide: set[str] = set()  # expressions that match too much
 
     # Replay
 
@@ -179,47 +184,74 @@ class Subscriptions:
         interval_ms = self._settings(self._group_id).regex_refresh_interval_ms
         return not is_known or self.are_topics_new or not 0 <= age_ms <= interval_ms
 
-    def resolving(self, done: Callable[[Operation, Found], None]) -> Work:
-        """Find out what the expressions match by now, some names an event. `done` gets it, to be kept."""
+    def resolving(self, found: Found, done: Callable[[Operation], None]) -> Work:
+        """Find out what the expressions match by now, some names an event; `found` gets it, one by one."""
         self.are_topics_new = False
         names = list(self._topics.by_name)
-        found: Found = {}
-        while regex := next((each for each in self.counts.regexes if each not in found), None):
+        looked_at: set[str] = set()
+        while regex := next((each for each in self.counts.regexes if each not in looked_at), None):
+            looked_at.add(regex)
             matches = _matcher(regex)
             if matches is None:  # a broker that had the library found out what is known
                 known = self.regexes.get(regex)
-                found[regex] = frozenset() if known is None else known.topics
+                yield functools.partial(_tell, found, regex, [] if known is None else known.topics)
                 continue
             matched: list[str] = []
-            for start in range(0, len(names), COMPARED_AT_ONCE):
-                yield functools.partial(_compare, matches, names[start : start + COMPARED_AT_ONCE], matched)
-            found[regex] = frozenset(matched)
-        yield lambda operation: done(operation, found)
+            at_once = max(min(COMPARED_AT_ONCE, COMPARED_INSTRUCTIONS // matches.size), 1)
+            for start in range(0, len(names), at_once):
+                yield functools.partial(_compare, matches, names[start : start + at_once], matched)
+            yield functools.partial(_tell, found, regex, matched)
+        yield done
 
-    def keep_resolved(self, operation: Operation, found: Found) -> bool:
-        """Write what expressions match, as far as anybody still uses them; whether it is something new."""
-        self.is_resolving = False
-        has_changed = False
-        for regex, topics in found.items():
-            if regex in self.counts.regexes:
-                known = self.regexes.get(regex)
-                has_changed |= topics != (known.topics if known is not None else frozenset())
-                write_regex(operation, self._group_id, regex, Resolved(topics, operation.now_ms))
-        return has_changed
+    def keep_resolved(self, operation: Operation, regex: str, topics: frozenset[str]) -> bool:
+        """Write what an expression matches, if anybody still uses it; whether it is something new."""
+        if regex not in self.counts.regexes:
+            return False
+        known = self.regexes.get(regex)
+        before = known.topics if known is not None else frozenset[str]()
+        self._too_wide.discard(regex)
+        if len(topics) > MOST_TOPICS:
+            self._too_wide.add(regex)
+            operation.warn(f"{_too_wide(regex)} It keeps those that it is known to match.", group=self._group_id)
+            topics = before & topics
+        write_regex(operation, self._group_id, regex, Resolved(topics, operation.now_ms))
+        return topics != before
+
+    def check_width(self, regex: str, *, is_new: bool) -> None:
+        """Refuse one who comes with an expression that matches too much, or has nothing by it."""
+        if regex in self._too_wide and (is_new or not self.regexes[regex].topics):
+            raise ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, _too_wide(regex))
 
 
-def _compare(matches: Callable[[str], bool], names: list[str], matched: list[str], _operation: Operation) -> None:
+def _too_wide(regex: str) -> str:
+    return f"SubscribedTopicRegex `{regex}` matches more than {MOST_TOPICS} topics."
+
+
+def _tell(found: Found, regex: str, topics: Iterable[str], operation: Operation) -> None:
+    found(operation, regex, frozenset(topics))
+
+
+def _compare(matches: Matcher | _Nothing, names: list[str], matched: list[str], _operation: Operation) -> None:
     matched += [name for name in names if matches(name)]
 
 
-def _matcher(regex: str) -> Callable[[str], bool] | None:
+class _Nothing:
+    """Matches no name: a log may hold an expression that whoever wrote it understood."""
+
+    size = 1
+
+    def __call__(self, _name: str) -> bool:
+        return False
+
+
+def _matcher(regex: str) -> Matcher | _Nothing | None:
     """None where there is no library for expressions."""
     try:
         return compile_regex(regex)
     except RegexUnavailable:
         return None
-    except ApiError:  # a log may hold one that whoever wrote it understood
-        return lambda _name: False
+    except ApiError:
+        return _Nothing()
 
 
 def partition_counts(topics: TopicsView, names: frozenset[str]) -> dict[bytes, int]:

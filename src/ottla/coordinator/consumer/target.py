@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
-from ottla.coordinator.consumer.assignors import ASSIGNORS, AssignorSteps, Partitions, Subscriber, assigned
-from ottla.coordinator.consumer.assignors.subscriber import NO_PARTITIONS
+from ottla.coordinator.consumer.assignors import ASSIGNORS, Assignor, AssignorSteps, Partitions, Subscriber, assigned
+from ottla.coordinator.consumer.assignors.subscriber import NO_PARTITIONS, Pause
 from ottla.coordinator.consumer.member import Member
 from ottla.coordinator.consumer.records import write_target, write_target_epoch
 from ottla.coordinator.consumer.settings import ConsumerSettings
@@ -93,10 +93,9 @@ class TargetAssignment:
     ) -> None:
         """`is_there`: whether the group still is, where that takes a while."""
         counts = subscriptions.partition_counts()
-        subscribers = self._subscribers(members, subscriptions)
-        assignor = ASSIGNORS[self.preferred_assignor(members.values())]
+        steps = self._steps(ASSIGNORS[self.preferred_assignor(members.values())], members, subscriptions, counts)
         if len(members) + sum(counts.values()) <= FEW:
-            for member_id, partitions in _without(self.held, assigned(assignor(subscribers, counts))).items():
+            for member_id, partitions in _without(self.held, assigned(steps)).items():
                 if partitions != self.by_member.get(member_id):
                     write_target(operation, self._group_id, member_id, partitions)
             write_target_epoch(operation, self._group_id, group_epoch, operation.now_ms)
@@ -104,20 +103,29 @@ class TargetAssignment:
         if not self.epoch:  # in which nobody can be: the first members begin with nothing in the one before
             write_target_epoch(operation, self._group_id, group_epoch - 1, NEVER_MS)
         self.is_being_computed = True
-        steps = assignor(subscribers, counts)
         operation.go_on_with(_Computation(self, self._group_id, steps, group_epoch, members, is_there).events())
 
-    def _subscribers(self, members: Mapping[str, Member], subscriptions: Subscriptions) -> dict[str, Subscriber]:
+    def _steps(
+        self,
+        assignor: Assignor,
+        members: Mapping[str, Member],
+        subscriptions: Subscriptions,
+        counts: Mapping[bytes, int],
+    ) -> AssignorSteps:
+        """What an assignor does, and before it what it works with. Topics may come and go between two steps."""
         by_subscription: dict[tuple[frozenset[str], str], frozenset[bytes]] = {}  # most members have the same
         subscribers: dict[str, Subscriber] = {}
-        for member_id, member in members.items():
+        pause = Pause()
+        for member_id, member in list(members.items()):
             profile = member.profile
             subscription = profile.topic_names, profile.regex
             topic_ids = by_subscription.get(subscription)
             if topic_ids is None:
-                topic_ids = by_subscription[subscription] = subscriptions.ids_of(profile)
+                topic_ids = by_subscription[subscription] = subscriptions.ids_of(profile).intersection(counts)
+                if pause.is_due(len(topic_ids)):
+                    yield
             subscribers[member_id] = Subscriber(topic_ids, self.of(member_id), profile.instance_id)
-        return subscribers
+        return (yield from assignor(subscribers, counts))
 
 
 def _without(held: HeldPartitions | None, computed: dict[str, Partitions]) -> dict[str, Partitions]:
