@@ -8,7 +8,7 @@ import ottla.testing
 from ottla.broker import growing
 from ottla.client import Admin, NewTopic, Producer
 from ottla.log.log import Log
-from ottla.log.visible import visible_end
+from ottla.log.visible import Counting, visible_end
 from ottla.records.growth import Phase
 from tests.growing.ledger import wait_until
 
@@ -24,7 +24,7 @@ def test_fences_are_found_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> Non
         looks.append(0)
         look(self)
 
-    def noted_end(log: Log, end_offset: int) -> int:
+    def noted_end(log: Log, end_offset: int) -> Counting:
         looks[-1] += 1
         return visible_end(log, end_offset)
 

@@ -13,7 +13,7 @@ from ottla.log.compaction import ENTRY_BYTES, Compaction, cleanable
 from ottla.log.files import DiskFiles
 from ottla.log.inspect.partition import PartitionCheck
 from ottla.log.lookup import FoundOffset, offset_for_timestamp
-from ottla.log.visible import visible_count
+from ottla.log.visible import VisibleTally, visible_count
 from ottla.records.batch import HEADER, HEADER_SIZE, read_header, stamp_crc
 from ottla.records.build import finish_batch, read_marker
 from ottla.records.codec import encode_columns
@@ -22,6 +22,7 @@ from ottla.testing.files import SimulatedFiles
 from ottla.testing.slices import run_here
 from tests.log.bombs import TIMESTAMP, bomb
 from tests.log.test_compaction import compact, contents, make_log, pairs, put, seal
+from tests.log.test_visible import finished
 from tests.log.writing import append_batch
 
 RECORDS = 100
@@ -148,3 +149,19 @@ def test_a_lag_that_ends_within_a_bomb_with_holes_takes_little_memory(codec: int
     with little_memory():
         assert visible_count(log, 0, RECORDS - 10) == RECORDS // 2 - 5
         assert visible_count(log, RECORDS - 10, log.end_offset) == 5 + RECORDS // 2
+
+
+def test_a_lag_that_begins_or_ends_within_a_bomb_with_holes_is_counted_in_steps(tmp_path: Path) -> None:
+    log = make_log(DiskFiles(), str(tmp_path / "t-0"))
+    append_batch(log, bomb(ZSTD, numbered_keys(), VALUE))
+    put(log, *[(key, b"new") for key in numbered_keys()[::2]])
+    seal(log)
+    compact(log)
+    log.advance_high_watermark(log.end_offset)
+    tally = VisibleTally(log)
+    first = RECORDS - 10
+    assert sum(1 for _ in tally.counting(first, log.end_offset)) > RECORDS // 3  # it begins within the bomb
+    for start, steps in ((first, 0), (RECORDS - 5, RECORDS // 3)):
+        counting = tally.between(start, log.end_offset)
+        assert sum(1 for _ in counting) >= steps
+    assert finished(tally.between(first, log.end_offset)) == 5 + RECORDS // 2

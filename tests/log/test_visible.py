@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from typing import TypeVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.log import visible
+from ottla.log import segments, visible
+from ottla.log.aborted import AbortedRanges
 from ottla.log.segment import Segment
 from ottla.log.topic_config import TopicConfig
 from ottla.log.visible import VisibleTally, visible_count, visible_end
@@ -17,8 +19,10 @@ from ottla.records.build import build_from_records
 from ottla.records.codec import Record
 from tests.log.writing import append, append_marker, new_log
 
+T = TypeVar("T")
 PRODUCERS = (7, 8)
 SMALLEST = TopicConfig(internal_segment_bytes=400)
+LONG = 10 * visible.LOOKED_AT_ONCE
 
 
 class Written:
@@ -93,7 +97,7 @@ def test_the_end_of_what_is_visible(steps: list[tuple], window: int, data: st.Da
     seen = [offset for offset in written.visible if start <= offset < end]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(visible, "FIRST_WINDOW", window)
-        assert visible_end(written.log, end) == (max(seen) + 1 if seen else start)
+        assert finished(visible_end(written.log, end)) == (max(seen) + 1 if seen else start)
 
 
 def test_the_end_is_found_without_looking_at_much(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,8 +114,47 @@ def test_the_end_is_found_without_looking_at_much(monkeypatch: pytest.MonkeyPatc
             yield found
 
     monkeypatch.setattr(Segment, "batches", noted)
-    assert visible_end(log, log.end_offset) == log.end_offset
+    assert finished(visible_end(log, log.end_offset)) == log.end_offset
     assert len(looked) < 100  # it is asked of every parent of a topic in one go
+
+
+def test_the_end_is_found_in_steps_where_nothing_can_be_seen_for_long() -> None:
+    log = new_log(config=TopicConfig(internal_segment_bytes=1 << 20))
+    append(log, [b"v"])
+    for number in range(LONG):
+        append(log, [b"v"], producer_id=1, producer_epoch=0, base_sequence=number, is_transactional=True)
+    append_marker(log, 1, is_commit=False)
+    log.advance_high_watermark(log.end_offset)
+    assert finished(visible_end(log, log.last_stable_offset)) == 1
+    assert sum(1 for _ in visible_end(log, log.last_stable_offset)) > LONG // visible.LOOKED_AT_ONCE
+
+
+def test_very_many_aborts_are_gathered_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments, "ABORTS_A_STEP", 2)
+    written = Written()
+    for number in range(20):
+        for producer in PRODUCERS:
+            written.transactional(producer, 1)
+        for producer in PRODUCERS:
+            written.end(producer, is_commit=number % 3 == 0)
+    log = written.log
+    assert len(log.segments) > 3
+    for start, end in ((0, log.end_offset), (17, 40), (40, 41)):
+        gathered = finished(log.segments.aborted_ranges(start, end))
+        known = AbortedRanges(log.aborted_transactions(start, end))
+        headers = [header for segment in log.segments for _, header in segment.batches()]
+        assert [gathered.find(header) for header in headers] == [known.find(header) for header in headers]
+    assert sum(1 for _ in log.segments.aborted_ranges(0, log.end_offset)) >= 12
+
+
+def finished(steps: Generator[None, None, T]) -> T:
+    """What they come to."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 @given(st.lists(st.tuples(STEPS, st.integers(0, 3), st.booleans()), max_size=20), st.integers(1, 4))
@@ -131,7 +174,7 @@ def test_kept_up_to_date_while_the_edges_move(steps: list[tuple], marked: int) -
                 pass
             for offset in range(start, stable + 1):
                 begin = max(offset, written.log.log_start_offset)
-                assert tally.between(offset, stable) == written.expected(begin, stable)
+                assert finished(tally.between(offset, stable)) == written.expected(begin, stable)
 
 
 def test_a_log_is_looked_at_once_for_all_who_are_behind(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +200,7 @@ def test_a_log_is_looked_at_once_for_all_who_are_behind(monkeypatch: pytest.Monk
         for _ in tally.counting(0, log.last_stable_offset):
             pass
         for offset in range(0, 1000, 20):
-            assert tally.between(offset, log.last_stable_offset) == log.last_stable_offset - offset
+            assert finished(tally.between(offset, log.last_stable_offset)) == log.last_stable_offset - offset
         return looked
 
     assert look() < 1000 + 50 * 2 * visible.MARKED_BATCHES  # and not for each of 50 all that is behind it

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.broker.events import Events
 from ottla.controller.growing import LIFTED
 from ottla.log.errors import LogError
-from ottla.log.visible import visible_end
+from ottla.log.visible import Counting, visible_end
 from ottla.records.growth import Growth, Phase, is_growing
 from ottla.wire.messages.report_growth import LoweredFence, PartitionReport, ReportGrowthRequest, TopicReport
 
@@ -64,6 +64,7 @@ class Growing:
         self._names: set[str] = set()  # topics that grow, or whose fences stand
         self._watches: dict[_Step, _Watch] = {}
         self._settled: set[_Step] = set()  # fences that cannot become lower by looking closer
+        self._searches: dict[_Step, Counting] = {}  # for the ends of what can be seen, under way
         self._begun: set[tuple[bytes, int]] = set()  # growths of which producers here were told
         self._led_before: set[_Step] = set()  # parents that this broker has led since before they were to drain
         self._timer: Timer | None = None
@@ -156,6 +157,7 @@ class Growing:
                     topics.append(TopicReport(topic_id=topic.topic_id, partitions=partitions))
         self._watches = {step: watch for step, watch in self._watches.items() if step in steps}
         self._settled &= steps
+        self._searches = {step: search for step, search in self._searches.items() if step in steps}
         self._led_before &= steps | {step._replace(phase=Phase.DRAINING) for step in steps}
         if not topics:
             return
@@ -209,7 +211,7 @@ class Growing:
             report.is_drained = now - watch.quiet_since >= watch.quiet_seconds
         elif watch.is_committed:
             if watch.fence is None:
-                watch.fence = self._visible_end(partition, watch.end_offset)
+                watch.fence = self._visible_end(partition, watch.end_offset, step)
             fence = watch.fence
             if fence is not None:
                 report.has_fence = True
@@ -242,28 +244,37 @@ class Growing:
             return log.end_offset  # what lay before it was lost
         if step in self._settled or log.last_stable_offset < fence:
             return None
-        found = self._visible_end(partition, fence)
+        found = self._visible_end(partition, fence, step)
         if found is None:
             return None
         self._settled.add(step)
         return found if found < fence else None
 
-    def _visible_end(self, partition: Partition, end_offset: int) -> int | None:
+    def _visible_end(self, partition: Partition, end_offset: int, step: _Step) -> int | None:
         """Behind the last record before an offset that a consumer gets: some never come further. None: ask later."""
         log = partition.log
         if log.last_stable_offset < end_offset:
             return end_offset  # nobody knows yet what will be seen
-        if self._found_for > MOST_FINDING_SECONDS:
-            self._is_finding = True
-            return None
-        started = self._broker.loop.now()
-        try:
-            return visible_end(log, end_offset)
-        except (LogError, OSError) as error:
-            events.warning("a fence cannot be found", partition=partition.name, reason=error)
-            return None
-        finally:
-            self._found_for += self._broker.loop.now() - started
+        now = self._broker.loop.now
+        while self._found_for <= MOST_FINDING_SECONDS:
+            started = now()
+            search = self._searches.get(step)
+            if search is None:
+                search = self._searches[step] = visible_end(log, end_offset)
+            try:
+                next(search)
+            except StopIteration as end:
+                del self._searches[step]
+                found: int = end.value
+                return found
+            except (LogError, OSError) as error:
+                del self._searches[step]
+                events.warning("a fence cannot be found", partition=partition.name, reason=error)
+                return None
+            finally:
+                self._found_for += now() - started
+        self._is_finding = True
+        return None
 
 
 def _is_watched(topic: Topic) -> bool:

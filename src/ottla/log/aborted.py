@@ -7,8 +7,9 @@ they are all kept in memory, and go to the file with the other indexes of the se
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import NamedTuple
 
 from ottla.log.errors import CorruptLog
@@ -16,6 +17,7 @@ from ottla.log.files import Files
 from ottla.records.batch import BatchHeader
 
 ENTRY = struct.Struct(">hqqqq")
+_first_offset = attrgetter("first_offset")
 
 
 class AbortedTransaction(NamedTuple):
@@ -48,17 +50,28 @@ class AbortedRanges:
     From its first batch to its marker, all that a producer writes in a transaction belongs to that one.
     """
 
-    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+    def __init__(self, aborted: Iterable[AbortedTransaction] = ()) -> None:
         self._by_producer: dict[int, list[AbortedTransaction]] = {}
-        for transaction in sorted(aborted, key=lambda transaction: transaction.first_offset):
-            self._by_producer.setdefault(transaction.producer_id, []).append(transaction)
+        self.add(aborted)
+
+    def add(self, aborted: Iterable[AbortedTransaction]) -> None:
+        """Of a producer, each begins behind the end of the one before, and that is the order they come in."""
+        by_producer = self._by_producer
+        for transaction in aborted:
+            known = by_producer.get(transaction.producer_id)
+            if known is None:
+                by_producer[transaction.producer_id] = [transaction]
+            elif known[-1].first_offset <= transaction.first_offset:
+                known.append(transaction)
+            else:
+                insort(known, transaction, key=_first_offset)
 
     def find(self, header: BatchHeader) -> AbortedTransaction | None:
         """The aborted transaction that a batch is of, or that a marker ends."""
         transactions = self._by_producer.get(header.producer_id)
         if transactions is None or not header.is_transactional:
             return None
-        number = bisect_right(transactions, header.base_offset, key=lambda transaction: transaction.first_offset)
+        number = bisect_right(transactions, header.base_offset, key=_first_offset)
         if number and header.base_offset <= transactions[number - 1].last_offset:
             return transactions[number - 1]
         return None

@@ -12,7 +12,7 @@ middle of a segment. The rest of that segment is kept, except for aborted record
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -100,8 +100,8 @@ def _whole_segments(log: Log, first_dirty_offset: int, now_ms: int) -> Iterator[
 class Transactions:
     """Follows the transactions of the batches that go by, to tell which are aborted and which markers are idle."""
 
-    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
-        self._aborted = AbortedRanges(aborted)
+    def __init__(self, aborted: AbortedRanges) -> None:
+        self._aborted = aborted
         self._seen: set[int] = set()  # producers with a batch of the transaction that their next marker ends
 
     def is_aborted(self, header: BatchHeader) -> bool:
@@ -148,8 +148,10 @@ class Compaction:
         if not segments:
             return
         # Up to the end of what is written anew, which may lie behind that of the map.
-        aborted = self.log.aborted_transactions(segments[0].base_offset, self._end_of(segments[-1]))
-        transactions = Transactions(aborted)
+        bounds = segments[0].base_offset, self._end_of(segments[-1])
+        transactions = Transactions((yield from self.log.segments.aborted_ranges(*bounds)))
+        if self._is_overtaken():
+            return
         for group in self._groups(segments):
             done = yield from self._rewrite(group, transactions, slice_bytes)
             if not done:
@@ -171,7 +173,9 @@ class Compaction:
     def _map_keys(self, slice_bytes: int) -> Iterator[None]:
         """Read the keys of the dirty part, as far as the map can hold them."""
         start, end = self._work.first_dirty_offset, self._work.end_offset
-        aborted = AbortedRanges(self.log.aborted_transactions(start, end))
+        aborted = yield from self.log.segments.aborted_ranges(start, end)
+        if self._is_overtaken():
+            return
         for segment in self.log.segments.starting_at(start):
             if segment.base_offset >= end:
                 break

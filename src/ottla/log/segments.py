@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from operator import attrgetter
 from typing import overload
 
-from ottla.log.aborted import AbortedTransaction
+from ottla.log.aborted import AbortedRanges, AbortedTransaction
 from ottla.log.files import FileRange, Files
 from ottla.log.segment import Segment
 
 NEVER = 1 << 62
+ABORTS_A_STEP = 5000
 _last_offset, _last_stable_offset = attrgetter("last_offset"), attrgetter("last_stable_offset")
 
 
@@ -86,6 +87,21 @@ class Segments(Sequence[Segment]):
             if last < len(entries):
                 return found
         return found
+
+    def aborted_ranges(self, offset: int, bound: int) -> Generator[None, None, AbortedRanges]:
+        """The same by where they lie, in steps."""
+        ranges = AbortedRanges()
+        for segment in list(self.starting_at(offset)):
+            entries = segment.aborted.entries
+            first = bisect_left(entries, offset, key=_last_offset)
+            last = bisect_left(entries, bound, lo=first, key=_last_stable_offset)
+            for start in range(first, min(last + 1, len(entries)), ABORTS_A_STEP):
+                some = entries[start : min(start + ABORTS_A_STEP, last + 1)]
+                ranges.add(entry for entry in some if entry.first_offset < bound)
+                yield
+            if last < len(entries):
+                break
+        return ranges
 
     # Coming
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from typing import TypeAlias
 
 from ottla.log.aborted import AbortedRanges
 from ottla.log.log import Log
@@ -22,14 +23,22 @@ FIRST_WINDOW = 16  # offsets that are looked at from the end of a log: most ofte
 WIDER = 8
 LOOKED_AT_ONCE_BYTES = 1 << 20
 
+Counting: TypeAlias = Generator[None, None, int]
+
 
 def visible_count(log: Log, start_offset: int, end_offset: int) -> int:
     """The records from `start_offset` on and below `end_offset`, which is not above the last stable offset."""
-    return _physical_count(log, max(start_offset, log.log_start_offset), end_offset)
+    counting = _physical_count(log, max(start_offset, log.log_start_offset), end_offset)
+    while True:
+        try:
+            next(counting)
+        except StopIteration as end:
+            count: int = end.value
+            return count
 
 
-def _physical_count(log: Log, start_offset: int, end_offset: int) -> int:
-    """The same, with what is still in the segments before the start of the log."""
+def _physical_count(log: Log, start_offset: int, end_offset: int) -> Counting:
+    """The same in steps, with what is still in the segments before the start of the log."""
     if start_offset >= end_offset:
         return 0
     aborted = AbortedRanges(log.aborted_transactions(start_offset, end_offset))
@@ -45,34 +54,40 @@ def _physical_count(log: Log, start_offset: int, end_offset: int) -> int:
             counted = count_of_header(header, start_offset, end_offset)
             if counted is None:
                 batch = Batch(header, memoryview(segment.read_batch(position, header.size)))
-                counted = batch.count_between(start_offset, end_offset)
+                counted = yield from batch.counting_between(start_offset, end_offset)
             count += counted
     return count
 
 
-def visible_end(log: Log, end_offset: int) -> int:
+def visible_end(log: Log, end_offset: int) -> Counting:
     """The offset behind the last record that a consumer gets below `end_offset`, or where the log starts.
 
-    `end_offset` is not above the last stable offset.
+    `end_offset` is not above the last stable offset. In steps: very much may come behind the last record.
     """
     window = FIRST_WINDOW
-    while True:
+    while end_offset > log.log_start_offset:
         start_offset = max(end_offset - window, log.log_start_offset)
-        found = _last_visible(log, start_offset, end_offset)
-        if found is not None or start_offset <= log.log_start_offset:
-            return log.log_start_offset if found is None else found + 1
+        found = yield from _last_visible(log, start_offset, end_offset)
+        if found is not None:
+            return found + 1
+        end_offset = start_offset
         window *= WIDER
+        yield
+    return log.log_start_offset
 
 
-def _last_visible(log: Log, start_offset: int, end_offset: int) -> int | None:
-    aborted = AbortedRanges(log.aborted_transactions(start_offset, end_offset))
-    found = None
-    for segment in log.segments.starting_at(start_offset):
+def _last_visible(log: Log, start_offset: int, end_offset: int) -> Generator[None, None, int | None]:
+    aborted = yield from log.segments.aborted_ranges(start_offset, end_offset)
+    found, looked_at = None, 0
+    for segment in list(log.segments.starting_at(start_offset)):
         for _, header in segment.batches(segment.position_of(start_offset)):
             if header.base_offset >= end_offset:
                 return found
             if header.count and not header.is_control and aborted.find(header) is None:
                 found = min(header.last_offset, end_offset - 1)
+            looked_at += 1
+            if looked_at % LOOKED_AT_ONCE == 0:
+                yield
     return found
 
 
@@ -97,7 +112,7 @@ class VisibleTally:
             tally = self._tallies.get(segment)
             if tally is None or not tally.is_good_for(start_offset):
                 tally = self._tallies[segment] = _SegmentTally(segment, max(start_offset, segment.base_offset))
-            while self._is_there(segment) and tally.count_on(self.log, end_offset):
+            while self._is_there(segment) and (yield from tally.count_on(self.log, end_offset)):
                 yield
             yield
 
@@ -105,8 +120,11 @@ class VisibleTally:
         segments = self.log.segments
         return segments[segments.number_for(segment.base_offset)] is segment
 
-    def between(self, start_offset: int, end_offset: int) -> int | None:
-        """The count, where `counting` has come to `end_offset`; None if segments were replaced since."""
+    def between(self, start_offset: int, end_offset: int) -> Generator[None, None, int | None]:
+        """The count, where `counting` has come to `end_offset`; None if segments were replaced since.
+
+        In steps: a batch that compaction made holes in may decompress to very much.
+        """
         start_offset = max(start_offset, self.log.log_start_offset)
         if start_offset >= end_offset:
             return 0
@@ -117,7 +135,9 @@ class VisibleTally:
             tally = self._tallies.get(segment)
             if tally is None or not tally.is_good_for(start_offset):
                 return None
-            count += tally.below(self.log, end_offset) - tally.below(self.log, start_offset)
+            below_end = yield from tally.below(self.log, end_offset)
+            below_start = yield from tally.below(self.log, start_offset)
+            count += below_end - below_start
         return count
 
 
@@ -141,33 +161,32 @@ class _SegmentTally:
             self._marks[0] <= max(start_offset, self._segment.base_offset)
         )
 
-    def count_on(self, log: Log, end_offset: int) -> bool:
+    def count_on(self, log: Log, end_offset: int) -> Generator[None, None, bool]:
         """Look at some more batches; whether there may be more of them."""
         headers: list[BatchHeader] = []
-        last_position = self._end_position + LOOKED_AT_ONCE_BYTES
-        for position, header in self._segment.batches(self._end_position):
+        end_position = self._end_position
+        last_position = end_position + LOOKED_AT_ONCE_BYTES
+        for position, header in self._segment.batches(end_position):
             if header.next_offset > end_offset or len(headers) == LOOKED_AT_ONCE or position > last_position:
                 break
             headers.append(header)
-            self._end_position = position + header.size
+            end_position = position + header.size
         if not headers:
             return False
         is_any_transactional = any(header.is_transactional for header in headers)
         bounds = headers[0].base_offset, headers[-1].next_offset
         aborted = AbortedRanges(log.aborted_transactions(*bounds) if is_any_transactional else [])
-        for header in headers:
-            is_seen = header.count and not header.is_control and aborted.find(header) is None
-            self._add(header, log, bool(is_seen))
+        counts = [header.count if not header.is_control and aborted.find(header) is None else 0 for header in headers]
+        if counts[0] and headers[0].base_offset < self._end_offset:  # it begins before it is counted
+            counts[0] = yield from _physical_count(log, self._end_offset, headers[0].next_offset)
+        self._end_position = end_position
+        for header, count in zip(headers, counts, strict=True):
+            self._add(header, count)
         return True
 
-    def _add(self, header: BatchHeader, log: Log, is_seen: bool) -> None:
+    def _add(self, header: BatchHeader, count: int) -> None:
         if header.last_offset >= self._end_offset:
-            if not is_seen:
-                pass
-            elif header.base_offset >= self._end_offset:
-                self._end_count += header.count
-            else:  # the first one may begin before it is counted
-                self._end_count += _physical_count(log, self._end_offset, header.next_offset)
+            self._end_count += count
             self._end_offset = header.next_offset
         self._unmarked += 1
         if self._unmarked == MARKED_BATCHES:
@@ -175,11 +194,11 @@ class _SegmentTally:
             self._marks.append(self._end_offset)
             self._counts.append(self._end_count)
 
-    def below(self, log: Log, offset: int) -> int:
+    def below(self, log: Log, offset: int) -> Counting:
         """What is visible from the first mark on and below an offset."""
         if offset >= self._end_offset:
             return self._end_count
         number = bisect_right(self._marks, offset) - 1
         if number < 0:
             return 0
-        return self._counts[number] + _physical_count(log, self._marks[number], offset)
+        return self._counts[number] + (yield from _physical_count(log, self._marks[number], offset))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 from ottla.records.batch import (
@@ -61,17 +61,26 @@ class Batch(NamedTuple):
 
     def count_between(self, start_offset: int, end_offset: int) -> int:
         """How many of its records are from `start_offset` on and below `end_offset`."""
-        counted = count_of_header(self.header, start_offset, end_offset)
-        return self._count_one_by_one(start_offset, end_offset) if counted is None else counted
+        steps = self.counting_between(start_offset, end_offset)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                counted: int = end.value
+                return counted
 
-    def _count_one_by_one(self, start_offset: int, end_offset: int) -> int:
-        """The batch is not read further than it has to be, and a portion of it is held at a time."""
+    def counting_between(self, start_offset: int, end_offset: int) -> Generator[None, None, int]:
+        """The same in steps: it may decompress to very much. It is not read further than it has to be."""
+        of_header = count_of_header(self.header, start_offset, end_offset)
+        if of_header is not None:
+            return of_header
         base_offset, counted = self.header.base_offset, 0
         for portion in record_portions(self.bytes, self.header):
             for offset_delta, _, _ in decode_keys(portion.area, portion.records):
                 if base_offset + offset_delta >= end_offset:
                     return counted
                 counted += base_offset + offset_delta >= start_offset
+            yield
         return counted
 
 

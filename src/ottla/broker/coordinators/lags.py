@@ -8,7 +8,7 @@ was known before is told.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.events import Events
@@ -127,21 +127,21 @@ class Lags:
             key = group_id, partition.topic, partition.index
             known.add(key)
             if partition in ends:
-                counted += self._keep(key, partition, offset, ends[partition])
+                counted += yield from self._keep(key, partition, offset, ends[partition])
             if counted == COUNTED_IN_A_STEP or number % LISTED_IN_A_STEP == 0:
                 counted = 0
                 yield
         self._layouts = {partition: partition.log.segments.layout_version for partition in ends}
         yield from self._drop_others(known)
 
-    def _keep(self, key: Key, partition: Partition, offset: int, end_offset: int) -> bool:
+    def _keep(self, key: Key, partition: Partition, offset: int, end_offset: int) -> Generator[None, None, bool]:
         """Whether it had to be counted."""
         before = self._lags.get(key)
         is_same_layout = self._layouts.get(partition) == partition.log.segments.layout_version
         if before is not None and is_same_layout and before[3:5] == (offset, end_offset):
             return False
         try:
-            records = self._tallies[partition].between(offset, end_offset)
+            records = yield from self._tallies[partition].between(offset, end_offset)
         except (LogError, OSError):  # the log is gone; or its disk, which others tell of
             records = None
         if records is not None:
