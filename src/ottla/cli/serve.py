@@ -85,6 +85,7 @@ def _parser() -> Parser:
 def _serve(options: argparse.Namespace, given: dict[str, str]) -> int:
     from ottla.broker.broker import Broker
     from ottla.broker.config.layers import BrokerSettings
+    from ottla.broker.load_ahead import LoadAhead
     from ottla.broker.loop.collector import Collector
     from ottla.broker.loop.loop import Loop
     from ottla.broker.loop.system import LinuxSystem
@@ -118,7 +119,9 @@ def _serve(options: argparse.Namespace, given: dict[str, str]) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: loop.post(loop.stop))
         loop.set_collector(Collector())
+        ahead = LoadAhead(loop)
         loop.run()
+        ahead.stop()
     except BaseException:
         with contextlib.suppress(CommandFailed):  # what failed first is told
             _stop(broker, folder)
