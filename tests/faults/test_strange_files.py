@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from ottla.log.files import DiskFiles
+from ottla.log.manager import CLEAN_SHUTDOWN, LogManager
+from ottla.log.topic_config import TopicConfig
 from tests.faults.broker_process import BrokerProcess
 
 WAIT_S = 20.0
@@ -79,3 +85,72 @@ def test_the_folder_of_a_deleted_partition(tmp_path: Path, what: str) -> None:
             time.sleep(0.1)
         write(broker, "kept")
         assert broker.errors() == ""
+
+
+FILES = (
+    "recovery-point-offset-checkpoint",
+    "cleaner-offset-checkpoint",
+    ".boot_id",
+    "t-0/partition.metadata",
+    "t-0/leader-epoch-checkpoint",
+    f"t-0/{0:020d}.log",
+    f"t-0/{0:020d}.timeindex",
+)
+KINDS: dict[str, Callable[[Path], None]] = {
+    "a folder": lambda path: path.mkdir(),
+    "a pipe": os.mkfifo,
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+    "a link to itself": lambda path: path.symlink_to(path),
+    "a link to nowhere": lambda path: path.symlink_to("nowhere"),
+}
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with a record in it."""
+    folder = tmp_path_factory.mktemp("written") / "data"
+    with BrokerProcess(folder) as broker:
+        make_topics(AdminClient({"bootstrap.servers": broker.bootstrap}), "t")
+        write(broker, "t")
+        broker.errors()
+    (folder / CLEAN_SHUTDOWN).unlink()  # so that all is looked at
+    return folder
+
+
+def open_data(folder: Path) -> None:
+    manager = LogManager(DiskFiles(), str(folder))
+    manager.loss(None)
+    manager.open(lambda _topic: TopicConfig(), 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_lies_in_the_place_of_a_file_is_named(written: Path, tmp_path: Path, kind: str) -> None:
+    """Whoever opens the folder reads it, and waits for nobody; no log is taken for an empty one."""
+    for number, name in enumerate([*FILES, "t-0"]):
+        folder = tmp_path / str(number)
+        shutil.copytree(written, folder)
+        place = folder / name
+        shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
+        if (kind, name) == ("a folder", "t-0"):
+            continue  # as it should be
+        KINDS[kind](place)
+        with pytest.raises(OSError, match=re.escape(str(place))):
+            open_data(folder)
+
+
+def test_a_broker_says_what_lies_in_the_place_of_a_file(written: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    shutil.copytree(written, folder)
+    checkpoint = folder / FILES[0]
+    checkpoint.unlink()
+    os.mkfifo(checkpoint)
+    with pytest.raises(RuntimeError, match=re.escape(f"this is no file ({checkpoint})")):
+        BrokerProcess(folder)
+
+
+def test_a_log_that_has_lost_its_files_is_told(written: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    shutil.copytree(written, folder)
+    (folder / "t-0" / f"{0:020d}.log").unlink()
+    with BrokerProcess(folder, "--log-level", "warning") as broker:
+        assert "what was on the disk from offset 0 to 1 is gone" in broker.errors()

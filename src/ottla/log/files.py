@@ -10,6 +10,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import stat
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -18,6 +19,14 @@ from typing import NamedTuple, Protocol
 Buffer = bytes | bytearray | memoryview
 
 SYNCS_AT_ONCE = 32
+NO_FILE = -1
+"""The size of what is no file: a folder, a device, a link that leads nowhere."""
+
+# Nothing here waits for whoever is at the other end of a pipe that lies where a file should be.
+_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
+_READ = os.O_RDONLY | _FLAGS
+_APPEND = os.O_RDWR | os.O_CREAT | _FLAGS
+_WRITE = os.O_WRONLY | os.O_CREAT | _FLAGS
 
 # Of linux/fs.h: what `lsattr` and `chattr` ask for, and their T.
 GET_INODE_FLAGS = 0x80086601
@@ -69,16 +78,19 @@ class Files(Protocol):
         """Ask for the folders in this one to be kept apart from each other, where the file system knows how."""
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """The files in a folder, by name, with the size of each."""
+        """What is in a folder, by name, with the size of each file."""
 
     def folders(self, folder: str) -> list[str]:
         """The names of the folders in a folder."""
 
     def exists(self, path: str) -> bool: ...
 
+    def is_folder(self, path: str) -> bool: ...
+
     def modified_ms(self, path: str) -> int: ...
 
-    def read_all(self, path: str) -> bytes: ...
+    def read_all(self, path: str) -> bytes:
+        """The contents of a file; OSError with its name if it is none."""
 
     def read_at(self, path: str, position: int, size_bytes: int) -> bytes:
         """Up to `size_bytes` of a file that is not open, from `position`; fewer at its end."""
@@ -167,7 +179,7 @@ class DiskFile:
 
 class DiskFiles:
     def open(self, path: str) -> DiskFile:
-        return DiskFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        return DiskFile(os.open(path, _APPEND, 0o644))
 
     def make_folder(self, path: str) -> None:
         try:
@@ -191,21 +203,26 @@ class DiskFiles:
 
     def sizes(self, folder: str) -> dict[str, int]:
         with os.scandir(folder) as entries:
-            return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+            return {entry.name: entry.stat().st_size if entry.is_file() else NO_FILE for entry in entries}
 
     def folders(self, folder: str) -> list[str]:
         with os.scandir(folder) as entries:
             return [entry.name for entry in entries if entry.is_dir()]
 
     def exists(self, path: str) -> bool:
-        return os.path.exists(path)
+        return os.path.lexists(path)
+
+    def is_folder(self, path: str) -> bool:
+        return os.path.isdir(path)
 
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def read_all(self, path: str) -> bytes:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, _READ)
         try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise no_file(path)
             parts = []
             while part := os.read(descriptor, 1 << 20):
                 parts.append(part)
@@ -214,14 +231,14 @@ class DiskFiles:
         return b"".join(parts)
 
     def read_at(self, path: str, position: int, size_bytes: int) -> bytes:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, _READ)
         try:
             return os.pread(descriptor, size_bytes, position)
         finally:
             os.close(descriptor)
 
     def write_at(self, path: str, position: int, data: Buffer) -> None:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, _WRITE, 0o644)
         try:
             _write_all(descriptor, data, position)
             end = position + len(data)
@@ -232,7 +249,7 @@ class DiskFiles:
 
     def replace(self, path: str, data: Buffer, *, durable: bool = True) -> None:
         temporary = path + ".tmp"
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(temporary, _WRITE | os.O_TRUNC, 0o644)
         try:
             _write_all(descriptor, data, 0)
             if durable:
@@ -264,7 +281,7 @@ class DiskFiles:
 
     def sync_path(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError):
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_RDWR | _FLAGS)
             try:
                 os.fdatasync(descriptor)
             finally:
@@ -321,7 +338,7 @@ class FolderLock:
     """Held while a process owns a data folder; the kernel lets go of it when the process ends."""
 
     def __init__(self, path: str) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._descriptor = os.open(path, _APPEND, 0o644)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -330,6 +347,10 @@ class FolderLock:
 
     def release(self) -> None:
         os.close(self._descriptor)
+
+
+def no_file(path: str) -> OSError:
+    return OSError(errno.EINVAL, "this is no file", path)
 
 
 def remove_all(files: Files, paths: Iterable[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from functools import partial
@@ -19,7 +20,7 @@ from ottla.log.checkpoint import (
 )
 from ottla.log.checkpoint_file import CheckpointFile
 from ottla.log.errors import FULL, StorageFailed, is_lasting
-from ottla.log.files import Files, Lock, failure_of
+from ottla.log.files import NO_FILE, Files, Lock, failure_of
 from ottla.log.flush import Flush, run_together
 from ottla.log.log import Log
 from ottla.log.loss import Loss
@@ -179,7 +180,12 @@ class LogManager:
             return {}
 
     def _partition_folders(self, now_ms: int) -> Iterator[tuple[str, TopicPartition]]:
-        for name in sorted(self.files.folders(self.folder)):
+        folders = set(self.files.folders(self.folder))
+        for name, size in self.files.sizes(self.folder).items():
+            # Something else in its place may stand for a disk that is not there now. Files are left alone.
+            if size == NO_FILE and name not in folders and _PARTITION_FOLDER.fullmatch(name):
+                raise self._no_folder(name)
+        for name in sorted(folders):
             if future := _FUTURE_FOLDER.fullmatch(name):
                 topic_id = self._noted_topic_id(self._path(name))
                 if topic_id is not None:
@@ -188,6 +194,9 @@ class LogManager:
                 self._deleted_folders.append((now_ms, now_ms, self._path(name)))
             elif match := _PARTITION_FOLDER.fullmatch(name):
                 yield name, (match[1], int(match[2]))
+
+    def _no_folder(self, name: str) -> OSError:
+        return NotADirectoryError(errno.ENOTDIR, "this is no folder", self._path(name))
 
     def truncating(self, partition: TopicPartition, offset: int) -> None:
         """Have the checkpoints know of a truncation before it comes: it is not on the disk, nor compacted, behind."""
@@ -237,6 +246,8 @@ class LogManager:
             raise ValueError(f"partition {name} is here already")
         path = self._path(name)
         if self.files.exists(path):
+            if not self.files.is_folder(path):
+                raise StorageFailed(str(self._no_folder(name)))
             self._put_out_of_the_way(path, now_ms)
         log = empty_log(self.files, path, config, now_ms, topic_id=topic_id)
         self._look_after((topic, partition), log)

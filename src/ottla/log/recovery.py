@@ -67,7 +67,8 @@ def open_log(
     if sizes is not None and failed_sync.MARK in sizes:
         failed_sync.write_again(files, folder, sizes, recovery_point)
         clean = False
-    opening = _Opening(files, folder, config, now_ms, recovered or Recovered())
+    recovered = recovered or Recovered()
+    opening = _Opening(files, folder, config, now_ms, recovered)
     opening.load(sizes or {}, log_start_offset)
     log = opening.log(log_start_offset, recovery_point)
     is_whole = clean and opening.looks_whole()
@@ -75,6 +76,9 @@ def open_log(
         _trust(log)
     else:
         opening.scan(log, recovery_point or NOWHERE if clean else recovery_point)
+    if log.end_offset < recovery_point:
+        gone = f"what was on the disk from offset {log.end_offset} to {recovery_point} is gone"
+        recovered.faults.append(f"{folder}: {gone}, and nobody knows why")
     if clean and (is_whole or log.is_young) and log.recovery_point == log.end_offset and not log.is_empty:
         log.flusher.note_clean_end()
     _settle(log, log_start_offset, now_ms)

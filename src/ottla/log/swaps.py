@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.log.checkpoint import LEADER_EPOCHS, PARTITION_METADATA
 from ottla.log.failed_sync import MARK
-from ottla.log.files import Files
+from ottla.log.files import NO_FILE, Files, no_file
 from ottla.log.segment import CLEANED, DELETED, LOG, SWAP, Segment
 from ottla.log.snapshot import PREPARED, PREPARED_EARLIER
 
@@ -20,8 +20,15 @@ def base_of(name: str) -> int:
 
 
 def _own_files(files: Files, folder: str) -> dict[str, int]:
-    """Those of the log, by their names. What somebody else has put there is left alone."""
-    return {name: size for name, size in files.sizes(folder).items() if _is_own(name)}
+    """Those of the log, by their names. What somebody else has put there is left alone.
+
+    OSError where something else lies in the place of one of them: without it, its records would be missing.
+    """
+    sizes = {name: size for name, size in files.sizes(folder).items() if _is_own(name)}
+    for name, size in sizes.items():
+        if size == NO_FILE:
+            raise no_file(f"{folder}/{name}")
+    return sizes
 
 
 def _is_own(name: str) -> bool:

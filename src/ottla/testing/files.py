@@ -35,7 +35,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ottla.log.files import Buffer, failure_of
+from ottla.log.files import NO_FILE, Buffer, failure_of
 from ottla.testing.disk import Contents, Folder, NameChange, Truncation, Write
 from ottla.testing.loss import Loss
 
@@ -216,6 +216,9 @@ class SimulatedFiles:
             return False
         return True
 
+    def is_folder(self, path: str) -> bool:
+        return self.exists(path) and isinstance(self._node(path), Folder)
+
     def modified_ms(self, path: str) -> int:
         return self._contents(path).modified_ms
 
@@ -306,7 +309,7 @@ class SimulatedFiles:
 
     def sizes(self, folder: str) -> dict[str, int]:
         names = self._folder(folder).now
-        return {name: len(node.now) for name, node in names.items() if isinstance(node, Contents)}
+        return {name: len(node.now) if isinstance(node, Contents) else NO_FILE for name, node in names.items()}
 
     def folders(self, folder: str) -> list[str]:
         return [name for name, node in self._folder(folder).now.items() if not isinstance(node, Contents)]
