@@ -35,6 +35,7 @@ from ottla.broker.roles import Roles
 from ottla.broker.rounds import Rounds
 from ottla.broker.stores import STORE, OpenStore, own_store
 from ottla.broker.topics import Topics
+from ottla.broker.woken import Woken
 from ottla.controller.cluster import Cluster
 from ottla.controller.reserve import SUFFIX as RESERVE_SUFFIX
 from ottla.controller.reserve import Reserve
@@ -123,6 +124,7 @@ class Broker:
         )
         self.replica_sessions = ReplicaSessions(self)
         self.metrics = Metrics()
+        self.woken = Woken(loop)
         self.request_slices = Slices(loop)  # what requests ask for and takes longer than a moment
         self.produce_slices = Slices(loop, takes_turns=False)  # likewise, where each holds much memory
         # What coordinators load. One after the other: the first are soon ready.

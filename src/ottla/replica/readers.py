@@ -63,15 +63,21 @@ class Readers:
     def tell(self) -> None:
         """Tell each what it may read more than it was told of."""
         partition = self._partition
-        for waiter, reading in list(self.waiting.items()):
-            offset = self._offset(reading.bound)
-            if reading.bound is Bound.LOG_END and reading.high_watermark != partition.machine.high_watermark:
-                reading.high_watermark = partition.machine.high_watermark
+        high_watermark, end_offset = partition.machine.high_watermark, partition.log.end_offset
+        offsets = {bound: self._offset(bound) for bound in Bound}
+        written_bytes = {
+            bound: partition.written_bytes if offset == end_offset else None for bound, offset in offsets.items()
+        }
+        for waiter, reading in list(self.waiting.items()):  # there may be thousands
+            bound = reading.bound
+            offset = offsets[bound]
+            if bound is Bound.LOG_END and reading.high_watermark != high_watermark:
+                reading.high_watermark = high_watermark
                 waiter.advanced(partition, 0)
             if offset > reading.offset and waiter in self.waiting:
                 added_bytes = self._added_bytes(reading, offset)
                 reading.offset = offset
-                reading.written_bytes = partition.written_bytes if offset == partition.log.end_offset else None
+                reading.written_bytes = written_bytes[bound]
                 waiter.advanced(partition, added_bytes)
 
     def wake(self) -> None:

@@ -98,6 +98,8 @@ class Fetch:
         self.is_looking = False  # in steps, so that partitions may move meanwhile
         self.has_moved = False  # one of them did
         self._is_late = False
+        self._is_woken = False  # by a partition, and is about to be finished
+        self._is_finished = False
 
     def _limit_bytes(self) -> int:
         """Of one answer: never more than a consumer may get in the time that its quota is measured over."""
@@ -212,8 +214,9 @@ class Fetch:
             self.has_moved = True
             return
         self._found_bytes += added_bytes
-        if self._found_bytes >= self._least_bytes:
-            self.finish()
+        if self._found_bytes >= self._least_bytes and not self._is_woken:
+            self._is_woken = True
+            self._broker.woken.add(self)
 
     def unpark(self) -> None:
         for partition in self._waits_for:
@@ -228,6 +231,9 @@ class Fetch:
             self.has_moved = True  # its time is over; what it finds is the answer
             self._is_late = True
             return
+        if self._is_finished:  # its time was over, or its client gone, when it was woken already
+            return
+        self._is_finished = True
         self.unpark()
         if not self._context.connection.is_open:
             return
