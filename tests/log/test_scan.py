@@ -6,7 +6,7 @@ import pytest
 
 from ottla.log import scan as scanning
 from ottla.log.scan import SegmentScan
-from ottla.log.segment import Segment
+from ottla.log.segment import LOG, Segment
 from ottla.records.batch import stamp_crc
 from ottla.records.build import build_batch
 from ottla.records.codec import stamp_batches
@@ -133,3 +133,17 @@ def test_zeros_at_the_end_are_a_fault() -> None:
         scan = scan_of(FIRST, bytes(count))
         assert len(list(scan)) == 1
         assert scan.fault is not None
+
+
+@pytest.mark.parametrize("left_bytes", [0, 30, len(FIRST), len(FIRST) + 30, len(FIRST) + 70])
+@pytest.mark.timeout(30)
+def test_a_file_that_is_shorter_than_it_was_is_a_fault(left_bytes: int) -> None:
+    """As when somebody has cut it while the log was open."""
+    files = SimulatedFiles()
+    segment = Segment(files, "", BASE, created_ms=0, index_interval_bytes=100)
+    segment.append(FIRST + sound(BASE + 2))
+    files.open(segment.path(LOG)).truncate(left_bytes)
+    scan = SegmentScan(segment)
+    assert len(list(scan)) == left_bytes // len(FIRST)
+    assert scan.fault is not None
+    assert scan.fault.reason.startswith(f"the file ends at byte {left_bytes}")

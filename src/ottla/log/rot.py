@@ -9,6 +9,7 @@ far would never see these.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -278,5 +279,7 @@ def without_records(first_offset: int, end_offset: int, leader_epoch: int) -> Bu
 def _copy(source: File, position: int, end_position: int, target: File) -> None:
     while position < end_position:
         chunk = source.read(position, min(SCAN_BYTES, end_position - position))
+        if not chunk:
+            raise OSError(errno.EIO, "a file is shorter than it was")
         target.append(chunk)
         position += len(chunk)

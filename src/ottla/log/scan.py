@@ -64,9 +64,13 @@ class SegmentScan:
         buffer = memoryview(bytearray(min(CHUNK_BYTES, end - self.position)))
         while self.position < end:
             start = self.position
-            filled = file.read_into(start, buffer[: min(len(buffer), end - start)])
+            asked = min(len(buffer), end - start)
+            filled = file.read_into(start, buffer[:asked])
             yield from self._batches(start, buffer[:filled], end - start)
             if self.fault is not None:
+                return
+            if filled < asked:
+                self.fault = Fault(self.position, f"the file ends at byte {start + filled}, and not at {end}")
                 return
             if self.position == start:
                 needed = self._needed(buffer[:filled], end - start)
