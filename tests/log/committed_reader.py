@@ -17,8 +17,8 @@ def committed_records(log: Log, offset: int, max_bytes: int = 1 << 20) -> Iterat
     What is aborted is told with each answer, as producer ids with first offsets, and holds until an abort marker of
     that producer comes by.
     """
-    bound = log.last_stable_offset
-    while (found := log.read(offset, max_bytes, bound)) is not None:
+    stable = log.last_stable_offset
+    while (found := log.read(offset, max_bytes, bound := log.segments.bound_by_aborts(offset, stable))) is not None:
         coming = sorted((entry.first_offset, entry.producer_id) for entry in log.aborted_within(found, offset, bound))
         aborting: set[int] = set()
         for batch in _batches(found.read()):

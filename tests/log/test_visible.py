@@ -17,6 +17,7 @@ from ottla.log.visible import VisibleTally, visible_count, visible_end
 from ottla.records.batch import BatchHeader
 from ottla.records.build import build_from_records
 from ottla.records.codec import Record
+from tests.log.committed_reader import committed_records
 from tests.log.writing import append, append_marker, new_log
 
 T = TypeVar("T")
@@ -28,8 +29,8 @@ LONG = 10 * visible.LOOKED_AT_ONCE
 class Written:
     """A log, and which offsets hold a record that is to be seen."""
 
-    def __init__(self) -> None:
-        self.log = new_log(config=SMALLEST)
+    def __init__(self, config: TopicConfig = SMALLEST) -> None:
+        self.log = new_log(config=config)
         self.visible: set[int] = set()
         self._open: dict[int, list[int]] = {}
         self._sequences = dict.fromkeys(PRODUCERS, 0)
@@ -127,6 +128,18 @@ def test_the_end_is_found_in_steps_where_nothing_can_be_seen_for_long() -> None:
     log.advance_high_watermark(log.end_offset)
     assert finished(visible_end(log, log.last_stable_offset)) == 1
     assert sum(1 for _ in visible_end(log, log.last_stable_offset)) > LONG // visible.LOOKED_AT_ONCE
+
+
+@given(st.lists(STEPS, max_size=40), st.integers(0, 2), st.integers(0, 10))
+def test_readers_are_told_of_few_aborts_at_once(steps: list[tuple], most: int, start: int) -> None:  # type: ignore[type-arg]
+    written = Written(TopicConfig(internal_segment_bytes=2000))
+    for name, *arguments in steps:
+        getattr(written, name)(*arguments)
+    stable = written.log.last_stable_offset
+    seen = [offset for offset in sorted(written.visible) if min(start, stable) <= offset < stable]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(segments, "MOST_ABORTS", most)
+        assert [record.offset for record in committed_records(written.log, min(start, stable))] == seen
 
 
 def test_very_many_aborts_are_gathered_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from ottla.log.segment import Segment
 
 NEVER = 1 << 62
 ABORTS_A_STEP = 5000
+MOST_ABORTS = 5000  # that one who reads is told of at once, and those that were open then
 _last_offset, _last_stable_offset = attrgetter("last_offset"), attrgetter("last_stable_offset")
 
 
@@ -87,6 +88,14 @@ class Segments(Sequence[Segment]):
             if last < len(entries):
                 return found
         return found
+
+    def bound_by_aborts(self, offset: int, bound: int) -> int:
+        """Up to where a reader may go from `offset` on, so that it need not be told of very many aborts at once."""
+        entries = self._row[self.number_for(offset)].aborted.entries
+        if len(entries) <= MOST_ABORTS:
+            return bound
+        last = bisect_left(entries, offset, key=_last_offset) + MOST_ABORTS
+        return bound if last >= len(entries) else min(bound, entries[last].last_offset + 1)
 
     def aborted_ranges(self, offset: int, bound: int) -> Generator[None, None, AbortedRanges]:
         """The same by where they lie, in steps."""

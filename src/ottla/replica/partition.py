@@ -43,6 +43,7 @@ class Read(NamedTuple):
     log_start_offset: int
     aborted: list[AbortedTransaction] | None
     diverging: tuple[int, int] | None = None
+    is_cut: bool = False  # there is more, and it comes when somebody asks again
 
 
 class Partition:
@@ -440,11 +441,13 @@ class Partition:
             diverging = divergence_of_consumer(end_of_epoch, self.name, offset, last_fetched_epoch)
             if diverging is not None:
                 return Read(None, high_watermark, stable, log.log_start_offset, None, diverging)
+        aborted, uncut = None, bound
+        if committed_only:
+            bound = log.segments.bound_by_aborts(offset, bound)
         records = log.read(offset, max_bytes, bound, whole_batch=whole_batch)
-        aborted = None
         if committed_only:
             aborted = log.aborted_within(records, offset, bound) if records is not None else []
-        return Read(records, high_watermark, stable, log.log_start_offset, aborted)
+        return Read(records, high_watermark, stable, log.log_start_offset, aborted, is_cut=bound < uncut)
 
     def read_for_replica(
         self, offset: int, max_bytes: int, last_fetched_epoch: int, *, whole_batch: bool = True

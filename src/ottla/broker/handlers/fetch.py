@@ -156,6 +156,7 @@ class Fetch:
             return failed(key[1], refusal.code)
         if read.records is not None:
             self._found_bytes += read.records.size_bytes
+            self._has_news |= read.is_cut  # or it would wait for what it does not get now
         return _shaped(key[1], read)
 
     def _check_follower(self, partition: Partition, offset: int) -> None:
