@@ -312,6 +312,18 @@ def test_a_commit_after_that_of_a_transaction_counts_even_if_the_transaction_end
     assert world.offsets() == {0: 9}
 
 
+def test_a_transaction_has_room_for_so_many_offsets(world: ClassicWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.coordinator.offsets.commit.MOST_PENDING", 3)
+    assert world.commit({0: 1, 1: 1}, producer=PRODUCER) == [ErrorCode.NONE] * 2
+    assert world.commit({1: 2}, producer=PRODUCER, group_id="other") == [ErrorCode.NONE]
+    assert world.commit({0: 2, 1: 2}, producer=PRODUCER) == [ErrorCode.NONE] * 2, "these do not count twice"
+    assert world.commit({1: 3, 2: 3}, producer=PRODUCER) == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
+    assert world.commit({2: 3}, producer=(8, 0)) == [ErrorCode.NONE], "of another transaction"
+    world.driver.append_marker(PRODUCER[0], is_commit=True)
+    assert world.offsets() == {0: 2, 1: 2}
+    assert world.commit({1: 3, 2: 3}, producer=PRODUCER) == [ErrorCode.NONE] * 2
+
+
 def test_of_two_transactions_the_one_that_wrote_later_counts(world: ClassicWorld) -> None:
     world.commit({0: 5}, producer=(1, 0))
     world.commit({0: 6}, producer=(2, 0))

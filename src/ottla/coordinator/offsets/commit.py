@@ -19,6 +19,8 @@ RECORD_VERSION = 4
 RECORD_VERSION_WITH_EXPIRY = 1
 FIRST_VERSION_OF_MEMBER_EPOCHS = 9
 NO_EXPIRY = -1
+MOST_PENDING = 50_000
+"""Offsets of one transaction in one partition of the coordinator's topic: they count all at once, when it is ended."""
 RECORD_BYTES = 75  # what a record has besides names and metadata
 MOST_NAME_BYTES = 249  # of a topic
 MOST_CHARACTER_BYTES = 4
@@ -40,6 +42,8 @@ def commit(
     if isinstance(group, ClassicGroup):
         group.keep_alive(operation, committer.member_id)
     longest = machine.settings().offset_metadata_max_bytes
+    if committer.is_transactional and _is_too_many(machine, operation.producer[0], group_id, offsets):
+        return [ErrorCode.UNKNOWN_SERVER_ERROR] * len(offsets)
     if len(offsets) > 1 and _is_too_large(group_id, offsets, longest, operation.most_bytes):
         return [ErrorCode.UNKNOWN_SERVER_ERROR] * len(offsets)  # as Kafka says it
     now_ms = operation.now_ms
@@ -62,6 +66,11 @@ def commit(
         operation.write(key, value, version)
         codes.append(ErrorCode.NONE)
     return codes
+
+
+def _is_too_many(machine: GroupMachine, producer_id: int, group_id: str, offsets: Sequence[OffsetToCommit]) -> bool:
+    partitions = ((topic, partition) for topic, _, partition, *_ in offsets)
+    return machine.offsets.pending_with(producer_id, group_id, partitions) > MOST_PENDING
 
 
 def _is_too_large(group_id: str, offsets: Sequence[OffsetToCommit], longest: int, most_bytes: int) -> bool:

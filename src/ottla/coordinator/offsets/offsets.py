@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from ottla.wire.messages.offset_and_group_records import OffsetCommitValue
@@ -63,6 +63,12 @@ class Offsets:
             if pending is not None and (latest is None or latest.order < pending.order):
                 latest = pending
         return latest
+
+    def pending_with(self, producer_id: int, group_id: str, partitions: Iterable[PartitionKey]) -> int:
+        """How many offsets the open transaction of a producer has here when it has committed these too."""
+        pending = self._pending.get(producer_id, {})
+        known = pending.get(group_id, {})
+        return sum(map(len, pending.values())) + sum(partition not in known for partition in partitions)
 
     def has_pending(self, group_id: str) -> bool:
         return bool(self._producers.get(group_id))
