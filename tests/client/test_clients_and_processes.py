@@ -176,3 +176,18 @@ with {name}({ottla.bootstrap!r}):
     assert "crc32c" in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+@pytest.mark.ottla(topics={"t": 1})
+def test_arrow_does_not_import_pandas(ottla: LocalBroker) -> None:
+    ottla.put("t", b"x")
+    program = f"""
+import sys
+from ottla.client import Consumer, TopicPartition
+with Consumer({ottla.bootstrap!r}) as consumer:
+    consumer.assign([TopicPartition("t", 0)])
+    batch = next(consumer.arrow_batches())
+assert "pandas" not in sys.modules
+assert batch.column("topic").to_pylist() == ["t"]
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -7,11 +7,10 @@ import gc
 import threading
 import warnings
 from collections.abc import Iterator
-from concurrent.futures import CancelledError, Future
 
 import pytest
 
-from ottla.client.loop_thread import LoopThread
+from ottla.client.loop_thread import LoopThread, _Call
 
 
 @pytest.fixture
@@ -55,12 +54,12 @@ def test_whoever_is_interrupted_takes_the_call_back(thread: LoopThread, monkeypa
             is_cancelled.set()
             raise
 
-    def interrupted(_future: object) -> None:
+    def interrupted(_call: object) -> None:
         assert is_waiting.wait(10)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Future, "result", interrupted)
+        patch.setattr(_Call, "result", interrupted)
         with pytest.raises(KeyboardInterrupt):
             thread.run(wait)
     assert is_cancelled.wait(10)
@@ -91,7 +90,7 @@ def test_who_waits_when_it_is_closed_is_told() -> None:
         await asyncio.sleep(60)
 
     def waiting() -> None:
-        with pytest.raises(CancelledError):
+        with pytest.raises(RuntimeError, match="closed"):
             thread.run(wait)
         told.set()
 

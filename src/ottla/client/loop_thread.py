@@ -7,9 +7,8 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError, Future, wait
 from functools import partial
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from ottla.client.log import logger
 
@@ -17,6 +16,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 OWN_THREAD = "this was called in the client's own thread, which would wait for itself: a callback must not block"
+CLOSED = "this client is closed"
 FORKED = "this client was made before the process forked, and its thread is in the parent: make one in the child"
 
 
@@ -48,16 +48,12 @@ class LoopThread:
                 loop = self._running_loop()
                 is_given = True
                 loop.call_soon_threadsafe(call.begin)
-            return call.result.result()
+            return call.result()
         except BaseException:
-            if is_given:
-                self._take_back(call)
+            if is_given and not call.is_done:
+                self.call(call.take_back)
+                call.wait()  # until another interrupt
             raise
-
-    def _take_back(self, call: _Call[T]) -> None:
-        if not call.result.done():
-            self.call(call.take_back)
-            wait([call.result])  # until another interrupt
 
     def call(self, function: Callable[..., object], *arguments: object) -> None:
         """Runs a plain function in the thread, some time soon, if it runs at all."""
@@ -80,7 +76,7 @@ class LoopThread:
             try:
                 call = _Call(_cancel_others)
                 self._loop.call_soon_threadsafe(call.begin)
-                call.result.result()
+                call.result()
             finally:
                 self._is_over.set()
                 self._loop.call_soon_threadsafe(self._loop.stop)
@@ -102,7 +98,7 @@ class LoopThread:
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self.is_closed:
-            raise RuntimeError("this client is closed")
+            raise RuntimeError(CLOSED)
         if self._process_id != os.getpid():
             raise RuntimeError(FORKED)
         self.check_other_thread()
@@ -142,20 +138,43 @@ def _end(loop: asyncio.AbstractEventLoop, is_over: threading.Event) -> None:
 
 
 class _Call(Generic[T]):
-    """One coroutine on its way through the thread."""
+    """One coroutine on its way through the thread. A lock tells that it is over: the futures of the standard library
+    would cost more than all else here."""
 
     def __init__(self, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
         self._work = work
         self._task: asyncio.Task[T] | None = None
-        self.result: Future[T] = Future()
+        self._is_running = threading.Lock()
+        self._is_running.acquire()
+        self._error: BaseException | None = None
+        self._value: T | None = None
+        self.is_done = False
+
+    # For who waits.
+
+    def wait(self) -> None:
+        with self._is_running:
+            pass
+
+    def result(self) -> T:
+        self.wait()
+        error, self._error = self._error, None
+        try:
+            if error is not None:
+                raise error
+            return cast("T", self._value)
+        finally:
+            del error  # its traceback has this frame
+
+    # In the thread.
 
     def begin(self) -> None:
-        if self.result.done():
+        if self.is_done:
             return  # it was taken back before
         try:
             work = self._work()
         except Exception as error:  # it does not take these arguments
-            self.result.set_exception(error)
+            self._end(error)
         else:
             self._task = asyncio.ensure_future(work)
             self._task.add_done_callback(self._done)
@@ -163,16 +182,22 @@ class _Call(Generic[T]):
     def take_back(self) -> None:
         if self._task is not None:
             self._task.cancel()
-        elif not self.result.done():
-            self.result.set_exception(CancelledError())
+        elif not self.is_done:
+            self._end(None)
 
     def _done(self, task: asyncio.Task[T]) -> None:
         if task.cancelled():
-            self.result.set_exception(CancelledError())
+            self._end(RuntimeError(CLOSED))  # by who closes the thread; who has taken it back does not ask
         elif (error := task.exception()) is not None:
-            self.result.set_exception(error)
+            self._end(error)
         else:
-            self.result.set_result(task.result())
+            self._value = task.result()
+            self._end(None)
+
+    def _end(self, error: BaseException | None) -> None:
+        self._error = error
+        self.is_done = True
+        self._is_running.release()
 
 
 async def _cancel_others() -> None:

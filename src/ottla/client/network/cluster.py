@@ -78,6 +78,14 @@ class _Failed(NamedTuple):
     error: ClientError
 
 
+class _Opening:
+    """Those who wait for a connection, in their order."""
+
+    def __init__(self) -> None:
+        self.turn = asyncio.Lock()
+        self.count = 0
+
+
 class NodeEndpoint(Protocol):
     """Where a broker listens, as answers tell it."""
 
@@ -105,7 +113,7 @@ class Cluster:
         self._bootstrap = parse_addresses(bootstrap)
         self._view = ClusterView()
         self._connections: dict[tuple[Address, Line], Connection] = {}
-        self._opening: dict[tuple[Address, Line], asyncio.Lock] = {}
+        self._opening: dict[tuple[Address, Line], _Opening] = {}
         self._failed: dict[tuple[Address, Line], _Failed] = {}
         """The last attempts that failed."""
         self._away_since: dict[Address, float] = {}
@@ -223,21 +231,36 @@ class Cluster:
 
     async def _connect(self, address: Address, line: Line = Line.REQUESTS) -> Connection:
         place = address, line
-        asked_at = asyncio.get_running_loop().time()
-        async with self._opening.setdefault(place, asyncio.Lock()):
-            self._check_open()
-            self._notice_losses()
-            connection = self._connections.get(place)
-            if connection is None or not connection.is_open:
-                failed = self._failed.get(place)
-                if failed is not None and failed.at > asked_at:  # while this one waited for its turn
-                    raise failed.error.again()
-                connection = await self._open_connection(place)
-                if self._is_closed:  # while it was made
-                    await connection.close()
-                self._check_open()
-                self._connections[place] = connection
+        connection = self._connections.get(place)
+        opening = self._opening.get(place)
+        if connection is not None and connection.is_open and opening is None:
             return connection
+        if opening is None:
+            opening = self._opening[place] = _Opening()
+        opening.count += 1
+        asked_at = asyncio.get_running_loop().time()
+        try:
+            async with opening.turn:
+                return await self._connect_in_turn(place, asked_at)
+        finally:
+            opening.count -= 1
+            if not opening.count:
+                del self._opening[place]
+
+    async def _connect_in_turn(self, place: tuple[Address, Line], asked_at: float) -> Connection:
+        self._check_open()
+        self._notice_losses()
+        connection = self._connections.get(place)
+        if connection is None or not connection.is_open:
+            failed = self._failed.get(place)
+            if failed is not None and failed.at > asked_at:  # while this one waited for its turn
+                raise failed.error.again()
+            connection = await self._open_connection(place)
+            if self._is_closed:  # while it was made
+                await connection.close()
+            self._check_open()
+            self._connections[place] = connection
+        return connection
 
     def _check_open(self) -> None:
         if self._is_closed:

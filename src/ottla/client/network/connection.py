@@ -36,6 +36,8 @@ R = TypeVar("R", bound=Response)
 MOST_IN_FLIGHT = 100
 LONGEST_THROTTLE_MS = 60_000
 _LARGEST_CORRELATION_ID = 0x7FFF_FFFF
+CLOCK_SECONDS = 1e-6
+"""By so much a timer may be early."""
 _ERROR_CODE = struct.Struct(">h")
 _ERROR_CODE_AT = 4  # behind the correlation id
 
@@ -49,6 +51,10 @@ class _Pending(NamedTuple):
     answer: asyncio.Future[Response]
     due: float
     """When it may be expected: from then on the broker is late."""
+    deadline: float
+    """When it is too late."""
+    limit_ms: int
+    """How long that is."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -61,15 +67,19 @@ class Connection(asyncio.BufferedProtocol):
         self._receiver = FrameReceiver()
         self._outgoing = Outgoing()
         self._pending: deque[_Pending] = deque()
-        self._slots = asyncio.Semaphore(MOST_IN_FLIGHT)
         self._turn = asyncio.Lock()
-        self._writable = asyncio.Event()
-        self._writable.set()
+        self._in_line = 0
+        """Requests that wait for their turn: nobody overtakes them."""
+        self._may_go = asyncio.Event()
+        """Something has changed for the first of them."""
+        self._look: asyncio.TimerHandle | None = None
+        """Whether an answer is too late: one timer for all requests, for one each would cost as much as the rest."""
         self._lost = asyncio.Event()
         self._transport: asyncio.Transport | None = None
         self._ended: ClientError | None = None
         self._correlation_id = 0
         self._versions: dict[int, Versions] = {}
+        self._chosen_versions: dict[tuple[int, int | None], int] = {}
         self.features: dict[str, int] = {}
         """The levels of the features that are in force in the cluster."""
         self._muted_until = 0.0
@@ -87,6 +97,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def version_of(self, api: Api, at_most: int | None = None) -> int:
         """The highest version that both sides have."""
+        chosen = self._chosen_versions.get((api.key, at_most))
+        if chosen is None:
+            chosen = self._chosen_versions[api.key, at_most] = self._choose_version(api, at_most)
+        return chosen
+
+    def _choose_version(self, api: Api, at_most: int | None) -> int:
         theirs = self._versions.get(api.key)
         if theirs is None:
             raise UnsupportedByBroker(f"{self.address}: the broker does not know {api.name}")
@@ -109,14 +125,7 @@ class Connection(asyncio.BufferedProtocol):
 
     async def tell(self, request: Request, *, timeout_ms: int, at_most: int | None = None) -> None:
         """Send what is never answered: Produce without acknowledgement."""
-        version = self.version_of(request.api, at_most)
-        try:
-            async with asyncio.timeout(None) as limit:
-                await self._send_in_turn(request, version, limit, timeout_ms)
-        except TimeoutError:
-            error = self._too_late(request.api, timeout_ms)
-            self._end(error)  # it takes nothing any more: another connection may
-            raise error from None
+        await self._send_in_turn(request, self.version_of(request.api, at_most), timeout_ms, 0)
 
     async def negotiate(self, timeout_ms: int) -> None:
         """Learn which versions the broker has."""
@@ -128,6 +137,7 @@ class Connection(asyncio.BufferedProtocol):
             answer = await self._ask(request, ApiVersionsResponse, max(version, 0), timeout_ms)
         raise_for(answer.error_code, about=str(self.address))
         self._versions = {row.api_key: Versions(row.min_version, row.max_version) for row in answer.api_keys}
+        self._chosen_versions.clear()
         self.features = {row.name: row.max_version_level for row in answer.finalized_features}
         if GROWTH_FEATURE in self.features:
             self._versions[EXPAND_IN_ORDER.key] = Versions(EXPAND_IN_ORDER.least, EXPAND_IN_ORDER.highest)
@@ -161,40 +171,58 @@ class Connection(asyncio.BufferedProtocol):
     # What the caller's side does.
 
     async def _ask(self, request: Request, answer: type[R], version: int, timeout_ms: int, wait_ms: int = 0) -> R:
-        try:
-            async with self._slots, asyncio.timeout(None) as limit:
-                response = await (await self._send_in_turn(request, version, limit, timeout_ms, wait_ms))
-        except TimeoutError:
-            error = self._too_late(request.api, timeout_ms + wait_ms)
-            # Answers come in order: behind one that does not come, none will.
-            self._end(error)
-            raise error from None
+        response = await (await self._send_in_turn(request, version, timeout_ms, wait_ms))
         self._obey(getattr(response, "throttle_time_ms", 0))
         assert isinstance(response, answer)
         return response
 
     async def _send_in_turn(
-        self, request: Request, version: int, limit: asyncio.Timeout, timeout_ms: int, wait_ms: int = 0
+        self, request: Request, version: int, timeout_ms: int, wait_ms: int
     ) -> asyncio.Future[Response]:
         """Requests go out in the order in which they were given, also when they have to wait."""
-        async with self._turn:
-            await self._unmuted()
-            # The time that a broker asks for is not part of the time that it has to answer.
-            limit.reschedule(self._loop.time() + (wait_ms + timeout_ms) / 1000)
-            await self._may_send()
-            return self._send(request, version, wait_ms)
+        if self._in_line or not self._is_free:
+            self._in_line += 1
+            try:
+                async with self._turn:
+                    await self._until_free(request, timeout_ms + wait_ms)
+                    return self._send(request, version, timeout_ms, wait_ms)
+            finally:
+                self._in_line -= 1
+        return self._send(request, version, timeout_ms, wait_ms)
 
-    async def _unmuted(self) -> None:
-        while self.is_open and (muted_seconds := self._muted_until - self._loop.time()) > 0:
+    @property
+    def _is_free(self) -> bool:
+        """Whether a request can go out at once."""
+        return (
+            self._ended is None
+            and self._outgoing.is_open
+            and len(self._pending) < MOST_IN_FLIGHT
+            and self._muted_until <= self._loop.time()
+        )
+
+    async def _until_free(self, request: Request, limit_ms: int) -> None:
+        """The time that a broker asks for, and that others take, is not part of the time that it has to answer."""
+        while self._ended is None and len(self._pending) >= MOST_IN_FLIGHT:
+            await self._changed()
+        while self._ended is None and (muted_seconds := self._muted_until - self._loop.time()) > 0:
             await asyncio.sleep(muted_seconds)
-
-    async def _may_send(self) -> None:
-        await self._writable.wait()
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                while self._ended is None and not self._outgoing.is_open:
+                    await self._changed()
+        except TimeoutError:
+            error = self._too_late(request.api, limit_ms)
+            self._end(error)  # it takes nothing any more: another connection may
+            raise error from None
         if self._ended is not None:
             # An error of its own for each who asks: tracebacks are not to be shared.
             raise ConnectionLost(str(self._ended))
 
-    def _send(self, request: Request, version: int, wait_ms: int) -> asyncio.Future[Response]:
+    async def _changed(self) -> None:
+        self._may_go.clear()
+        await self._may_go.wait()
+
+    def _send(self, request: Request, version: int, timeout_ms: int, wait_ms: int) -> asyncio.Future[Response]:
         assert self._transport is not None
         self._correlation_id = (self._correlation_id + 1) & _LARGEST_CORRELATION_ID
         try:
@@ -206,18 +234,31 @@ class Connection(asyncio.BufferedProtocol):
         future: asyncio.Future[Response] = self._loop.create_future()
         if request.api is not PRODUCE or getattr(request, "acks", None) != 0:
             due = self._loop.time() + wait_ms / 1000
-            self._pending.append(_Pending(self._correlation_id, request.api, version, future, due))
+            deadline = due + timeout_ms / 1000
+            limit_ms = timeout_ms + wait_ms
+            self._pending.append(_Pending(self._correlation_id, request.api, version, future, due, deadline, limit_ms))
+            if self._look is None or deadline < self._look.when():
+                self._look_at(deadline)
         self._outgoing.put(cast(list[Buffer], parts))
-        self._pump()
+        self._outgoing.pump(self._transport)
         return future
 
-    def _pump(self) -> None:
-        assert self._transport is not None
-        self._outgoing.pump(self._transport)
-        if self._outgoing.is_open:
-            self._writable.set()
+    def _look_at(self, when: float) -> None:
+        if self._look is not None:
+            self._look.cancel()
+        self._look = self._loop.call_at(when, self._look_for_late)
+
+    def _look_for_late(self) -> None:
+        self._look = None
+        wanted = [pending for pending in self._pending if not pending.answer.done()]
+        if not wanted:
+            return
+        first = min(wanted, key=lambda pending: pending.deadline)
+        if first.deadline <= self._loop.time() + CLOCK_SECONDS:
+            # Answers come in order: behind one that does not come, none will.
+            self._end(self._too_late(first.api, first.limit_ms))
         else:
-            self._writable.clear()
+            self._look_at(first.deadline)
 
     def _obey(self, throttle_time_ms: int) -> None:
         """A broker that is over its quota for us asks to be left alone for a while."""
@@ -233,7 +274,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._ended = reason
         self._outgoing.clear()
-        self._writable.set()
+        self._may_go.set()
+        if self._look is not None:
+            self._look.cancel()
         if self._transport is not None and at_once:
             self._transport.abort()
         for pending in self._pending:
@@ -257,8 +300,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._outgoing.is_open = True
-        if self._ended is None:
-            self._pump()
+        self._may_go.set()
+        if self._ended is None and self._transport is not None:
+            self._outgoing.pump(self._transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._receiver.buffer()
@@ -278,6 +322,8 @@ class Connection(asyncio.BufferedProtocol):
         version = _version_to_read(frame, pending)
         _, response = decode_response(frame, pending.api, version)
         self._pending.popleft()
+        if self._in_line:
+            self._may_go.set()
         if not pending.answer.done():
             pending.answer.set_result(response)
 

@@ -88,7 +88,7 @@ def _record_batch(data: FetchedData, columns: ColumnBuffers, end: int) -> pa.Rec
     rows = columns.rows
     zeros = pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(bytes(4 * rows))])
     arrays = {
-        "topic": pa.DictionaryArray.from_arrays(zeros, pa.array([data.topic])),
+        "topic": pa.DictionaryArray.from_arrays(zeros, _one_text(data.topic)),
         "partition": pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(array("i", [data.partition]) * rows)]),
         "offset": _numbers(pa.int64(), rows, columns.offsets),
         "timestamp": _numbers(pa.timestamp("ms", tz="UTC"), rows, columns.timestamps),
@@ -99,6 +99,13 @@ def _record_batch(data: FetchedData, columns: ColumnBuffers, end: int) -> pa.Rec
         arrays["headers"] = _headers_array(rows, columns.headers)
     batch = pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
     return batch if not rows or columns.offsets[-1] < end else batch.slice(0, bisect_left(columns.offsets, end))
+
+
+def _one_text(text: str) -> Any:
+    """From its buffers: `pa.array` would import pandas to look whether it is given something of it."""
+    encoded = text.encode()
+    offsets = array("i", [0, len(encoded)])
+    return pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(encoded)])
 
 
 def _numbers(kind: Any, rows: int, numbers: memoryview) -> Any:

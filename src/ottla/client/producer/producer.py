@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypedDict
@@ -365,6 +366,8 @@ class Producer(Sending):
 
     async def _roomy(self) -> None:
         """Wait for room in the buffer as those do who block."""
+        if self._buffer.has_room:
+            return
         try:
             async with asyncio.timeout(self.max_block_ms / 1000):
                 await roomy(self._buffer)
@@ -399,15 +402,18 @@ def _deliveries(chunk: Chunk) -> Deliveries:
 
 
 class _SenderWakeup:
-    """Wakes the sender from any thread, once until it has woken."""
+    """Wakes the sender from any thread, once until it has woken. Made on the sender's."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, sender: Sender) -> None:
         self._loop = loop
         self._sender = sender
+        self._thread = threading.get_ident()
         self._is_set = False
 
     def __call__(self) -> None:
-        if not self._is_set:
+        if threading.get_ident() == self._thread:
+            self._sender.wake()
+        elif not self._is_set:
             self._is_set = True
             self._loop.call_soon_threadsafe(self._wake)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from array import array
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
@@ -74,7 +75,9 @@ class Sender:
         self._options = options
         self._identify = identify
         self._loop = asyncio.get_running_loop()
-        self._woken = asyncio.Event()
+        self._is_running = self._is_woken = False
+        self._over = self._loop.create_future()
+        """Done when it cannot go on."""
         self._landed = asyncio.Event()
         self._unrouted: defaultdict[str, deque[Chunk]] = defaultdict(deque)
         self._queues: dict[tuple[str, int], PartitionQueue] = {}
@@ -88,23 +91,38 @@ class Sender:
         self._learner = TopicLearner(cluster, Learned(self._found, self._abandon), creates=options.create_topics)
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = math.inf
         self._given_up: ClientError | None = None
         self._is_identifying = False
         self._mistake: BaseException | None = None
         """What a task of it ended with, which none should."""
 
     def wake(self) -> None:
-        self._woken.set()
+        """There is something to do: a turn follows soon. On the event loop's thread."""
+        if not self._is_woken:
+            self._is_woken = True
+            self._loop.call_soon(self._take_turn)
 
     async def run(self) -> None:
+        """Turns are callbacks of the event loop: a task that is woken for each would cost more than a turn does."""
+        self._is_running = True
+        self.wake()
         try:
-            while True:
-                self._woken.clear()
-                self._turn(self._loop.time())
-                await self._woken.wait()
+            await self._over
+        finally:
+            self._is_running = False
+
+    def _take_turn(self) -> None:
+        self._is_woken = False
+        if not self._is_running:
+            return
+        try:
+            self._turn(self._loop.time())
         except Exception as error:
             # A mistake of ours: nobody is to wait for it for ever.
             _logger.exception("the producer cannot go on")
+            self._is_running = False
+            self._over.set_result(None)
             failure = ClientError(f"the producer cannot go on: {error!r}")
             self._buffer.refuse(failure)
             self.fail_all(failure)
@@ -178,20 +196,26 @@ class Sender:
             self._decide((batch, Outcome(error=error)) for batch in list(queue.in_flight) if batch.outcome is None)
 
     def _set_alarm(self, now: float, next_opened: float | None) -> None:
-        """When to look again although nobody calls."""
-        times = [
-            queue.resting_until if queue.resting_until > now else queue.waiting[0].deadline for queue in self._busy
-        ]
-        times += [pace.free_at for pace in self._paces.values() if pace.free_at > now and self._busy]
-        times += [chunks[0].opened_at + self._delivery_seconds for chunks in self._unrouted.values()]
-        times += [batch.deadline for queue in self._flying if (batch := queue.next_to_expire) is not None]
-        if next_opened is not None:
-            times.append(next_opened + self._options.linger_ms / 1000)
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
-        if times:
-            self._alarm = self._loop.call_at(max(min(times), now + _SOON_SECONDS), self.wake)
+        """When to look again although nobody calls. One that is set for earlier stays: it sets the next one."""
+        due = math.inf if next_opened is None else next_opened + self._options.linger_ms / 1000
+        for queue in self._busy:
+            due = min(due, queue.resting_until if queue.resting_until > now else queue.waiting[0].deadline)
+        if self._busy:
+            due = min([due, *(pace.free_at for pace in self._paces.values() if pace.free_at > now)])
+        for chunks in self._unrouted.values():
+            due = min(due, chunks[0].opened_at + self._delivery_seconds)
+        for queue in self._flying:
+            if (batch := queue.next_to_expire) is not None:
+                due = min(due, batch.deadline)
+        due = max(due, now + _SOON_SECONDS)
+        if due < self._alarm_at:
+            if self._alarm is not None:
+                self._alarm.cancel()
+            self._alarm, self._alarm_at = self._loop.call_at(due, self._alarmed), due
+
+    def _alarmed(self) -> None:
+        self._alarm, self._alarm_at = None, math.inf
+        self.wake()
 
     @property
     def _delivery_seconds(self) -> float:
