@@ -18,7 +18,7 @@ from ottla.client.consumer.statistics import Counters
 from ottla.client.errors import ClientError
 from ottla.client.group.committer import Committer
 from ottla.client.group.coordinator import Coordinator
-from ottla.client.group.machine import Change
+from ottla.client.group.machine import NOTHING, Change
 from ottla.client.group.member import Member
 from ottla.client.group.offsets import Membership, TopicPartition
 from ottla.client.group.subscription import Subscription
@@ -57,6 +57,8 @@ class Assignment:
         self._member: Member | None = None
         self._telling: Change | None = None
         self._is_told = False
+        self._held = NOTHING
+        """What its user was told that it has, and not that it has it no more."""
         self._tell_by = 0.0
         self._leaving: asyncio.Task[None] | None = None
         self._committing: asyncio.Task[None] | None = None
@@ -70,6 +72,15 @@ class Assignment:
     @property
     def membership(self) -> Membership:
         return Membership(self._options.group or "") if self._member is None else self._member.membership
+
+    def part(self) -> Change:
+        """What the user is to be told before the group is left, once."""
+        if self._member is None:
+            return Change()
+        if self._telling is not None and self._is_told:
+            self._hold(self._telling)
+        held, self._held = self._held, NOTHING
+        return self._member.parting(held)
 
     @property
     def is_rejoining(self) -> bool:
@@ -128,6 +139,7 @@ class Assignment:
         await self.commit_last()
         member, self._member = self._member, None
         self._telling = None
+        self._held = NOTHING
         self._positions.clear()
         if member is not None:
             await member.close()
@@ -218,11 +230,15 @@ class Assignment:
     def _finish(self, change: Change) -> None:
         """After the user was told."""
         self._telling = None
+        self._hold(change)
         self._counters.rebalances += 1
         for one in change.revoked | change.lost:
             self._positions.pop(one, None)
         assert self._member is not None
         self._member.apply(change)
+
+    def _hold(self, change: Change) -> None:
+        self._held = self._held - change.revoked - change.lost | change.assigned
 
 
 async def is_over(task: asyncio.Task[None], deadline: float | None) -> bool:

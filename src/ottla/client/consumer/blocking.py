@@ -63,8 +63,7 @@ class Consumer(Face[consumer.Consumer]):
             if not is_mine:
                 return
             try:
-                self._thread.run(self._core._stop_handing_out, is_processed=is_processed)
-                self._tell(Change(revoked=self.assignment))
+                self._tell(self._thread.run(self._core._stop_handing_out, is_processed=is_processed))
             finally:
                 self._thread.run(self._core.end, is_processed=is_processed, timeout_seconds=timeout_seconds)
 
@@ -73,20 +72,16 @@ class Consumer(Face[consumer.Consumer]):
     def unsubscribe(self) -> None:
         """Leaves the group, if it is in one, and reads nothing. `on_revoked` is told before, as by `close`."""
         try:
-            self._tell_of_leaving()
+            self._tell(self._thread.run(self._core._part))
         finally:
             self._thread.run(self._core.unsubscribe)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Reads just these, from where the group has committed, if there is one. No member of the group."""
         try:
-            self._tell_of_leaving()
+            self._tell(self._thread.run(self._core._part))
         finally:
             self._thread.run(self._core.assign, list(partitions))
-
-    def _tell_of_leaving(self) -> None:
-        if self._core.core.is_of_group:
-            self._tell(Change(revoked=self.assignment))
 
     @property
     def group(self) -> str | None:

@@ -122,14 +122,15 @@ class Consumer:
         """Commits what was handed out, if it is to commit by itself, and leaves the group. May be called again."""
         await self.end(is_processed=True, timeout_seconds=timeout_seconds)
 
-    async def _stop_handing_out(self, *, is_processed: bool) -> None:
-        """Before it is closed. What is in hand is finished, or is handed back."""
+    async def _stop_handing_out(self, *, is_processed: bool) -> Change:
+        """Before it is closed. What is in hand is finished, or is handed back; what its user is to be told."""
         self.core.stop_handing_out(is_processed=is_processed)
+        return self.core.part()
 
     async def end(self, *, is_processed: bool, timeout_seconds: float = DEFAULT_CLOSE_SECONDS) -> None:
         """`is_processed`: whether what was handed out last was processed, too."""
         self.core.stop_handing_out(is_processed=is_processed)
-        await self._and_then(self._tell(Change(revoked=self.core.assignment)), self.core.close(timeout_seconds))
+        await self._and_then(self._tell(self.core.part()), self.core.close(timeout_seconds))
 
     def _drop(self) -> None:
         """Of a blocking consumer that nobody has any more, and nobody has closed."""
@@ -148,15 +149,15 @@ class Consumer:
 
     async def unsubscribe(self) -> None:
         """Leaves the group, if it is in one, and reads nothing. `on_revoked` is told before, as by `close`."""
-        await self._and_then(self._tell_of_leaving(), self.core.unsubscribe())
+        await self._and_then(self._tell(self.core.part()), self.core.unsubscribe())
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Reads just these, from where the group has committed, if there is one. No member of the group."""
-        await self._and_then(self._tell_of_leaving(), self.core.assign(partitions))
+        await self._and_then(self._tell(self.core.part()), self.core.assign(partitions))
 
-    async def _tell_of_leaving(self) -> None:
-        if self.core.is_of_group:
-            await self._tell(Change(revoked=self.core.assignment))
+    async def _part(self) -> Change:
+        """What a user of the other face is to be told before the group is left."""
+        return self.core.part()
 
     async def _and_then(self, telling: Coroutine[Any, Any, None], work: Coroutine[Any, Any, None]) -> None:
         """What the user's function raises is raised when the work is done, which must not depend on it."""

@@ -175,6 +175,10 @@ class ConsumerCore:
         """Whether a group says what is read."""
         return self._is_open and self._assignment.is_of_group
 
+    def part(self) -> Change:
+        """What the user is to be told before the group is left, once."""
+        return self._assignment.part() if self._is_open else Change()
+
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         await self.unsubscribe()
         places = {one: PartitionPosition(one) for one in partitions}

@@ -69,8 +69,9 @@ class Committer:
     async def commit(self, offsets: Mapping[TopicPartition, Offset], *, is_patient: bool = True) -> None:
         """All of it, or the first error; the others are committed all the same."""
         coordinator = self._the_coordinator()
+        # Before its turn comes: what its consumer has left or lost by then is not this one's to commit.
+        commit = Commit(self._as.membership.group_id, offsets, self._positions)
         async with self._turn:
-            commit = Commit(self._as.membership.group_id, offsets, self._positions)
             try:
                 await self._carry_out(coordinator, commit, is_patient=is_patient)
             except ClientError:

@@ -194,6 +194,11 @@ class MemberMachine(ABC):
         self._effects: list[Effect] = []
 
     @property
+    def is_out(self) -> bool:
+        """What it had is others' already, or may be."""
+        return self.state in (State.LOSING, State.AWAY, State.FAILED)
+
+    @property
     @abstractmethod
     def membership(self) -> Membership:
         """As whom to commit."""

@@ -15,6 +15,7 @@ from ottla.client.group.classic import ClassicMachine
 from ottla.client.group.consumer import ConsumerMachine
 from ottla.client.group.coordinator import Coordinator
 from ottla.client.group.machine import (
+    NOTHING,
     Applied,
     Change,
     Closed,
@@ -97,6 +98,11 @@ class Member:
     @property
     def owned(self) -> frozenset[TopicPartition]:
         return self._machine.owned
+
+    def parting(self, held: frozenset[TopicPartition]) -> Change:
+        """What leaving means for what its user believes to have."""
+        kept = NOTHING if self._machine.is_out else held & self._machine.owned
+        return Change(revoked=kept, lost=held - kept)
 
     @property
     def has_news(self) -> bool:
