@@ -142,6 +142,27 @@ def test_stop_ends_a_loop_from_another_thread(broker: LocalBroker) -> None:
         timer.join()
 
 
+def test_stop_ends_the_first_loop_of_a_consumer_that_is_not_open_yet(broker: LocalBroker) -> None:
+    broker.put(TOPIC, b"one")
+    consumer = Consumer(broker.bootstrap, TOPIC, group="g")
+    consumer.stop()  # by the handler of a signal, say
+    with consumer:
+        assert list(consumer) == []
+        assert next(iter(consumer)).value == b"one"
+    consumer.stop()
+
+
+def test_statistics_can_be_asked_for_at_any_time(broker: LocalBroker) -> None:
+    broker.put(TOPIC, b"one")
+    consumer = Consumer(broker.bootstrap, TOPIC, group="g")
+    assert consumer.statistics().fetches == 0
+    with consumer:
+        next(iter(consumer))
+        assert consumer.statistics().partitions == 1
+    assert consumer.statistics().fetches > 0
+    assert consumer.statistics()[-3:] == (0, 0, 0)
+
+
 def test_a_consumer_that_is_not_open_says_so(broker: LocalBroker) -> None:
     consumer = Consumer(broker.bootstrap, TOPIC, group="g")
     with pytest.raises(RuntimeError, match="not open"):

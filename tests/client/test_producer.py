@@ -468,6 +468,22 @@ def test_a_failure_that_nobody_asks_for_is_raised_by_flush_and_by_close() -> Non
     asyncio.run(run())
 
 
+def test_all_who_wait_are_told_of_what_fails_meanwhile() -> None:
+    broker = ScriptedBroker({PRODUCE: Log(lambda _, __: ErrorCode.INVALID_RECORD)})
+
+    async def run() -> None:
+        async with broker:
+            producer = Producer(broker.bootstrap, options=QUICK)
+            await producer.open()
+            producer.send(TOPIC, b"one")
+            waiting = [producer.flush(), producer.flush(60), producer.close()]
+            told = await asyncio.gather(*waiting, return_exceptions=True)
+            assert [str(one) for one in told if isinstance(one, DeliveryFailed)] == [str(told[0])] * 3
+            await producer.close()
+
+    asyncio.run(run())
+
+
 def test_a_closed_producer_takes_nothing() -> None:
     async def run() -> None:
         async with ScriptedBroker({PRODUCE: Log()}) as broker:

@@ -119,7 +119,10 @@ class Consumer(Face[consumer.Consumer]):
     def stop(self) -> None:
         """Ends the loop that runs, or, if there is none, the next one, behind the record in hand. From any thread; a
         `poll` that waits returns."""
-        self._thread.call(self._core.stop)
+        if self._thread.is_here:
+            self._thread.call(self._core.stop)
+        else:
+            self._core.stop()
 
     def group_offsets(self) -> GroupOffsets:
         """How far records were handed out, to be committed in a transaction. Does not block."""

@@ -228,8 +228,8 @@ class ConsumerCore:
         counted = self.counters
         return ConsumerStatistics(
             counted.fetches, counted.fetched_bytes, counted.polls, counted.commits, counted.failed_commits,
-            counted.rebalances, counted.errors, len(self.positions), self._fetcher.held_bytes,
-            sum(self.lag().values()),
+            counted.rebalances, counted.errors, len(self.assignment),
+            self._fetcher.held_bytes if self._is_open else 0, sum(self.lag().values()) if self._is_open else 0,
         )  # fmt: skip
 
     # Handing out.
@@ -333,10 +333,11 @@ class ConsumerCore:
                 task.result()
 
     def stop(self) -> None:
-        self._check_open()
+        """Also before it is open: whoever wants the program to end does not look for that."""
         self._is_stopping = True
         self._interrupt()
-        self._woken.set()
+        if self._is_open:
+            self._woken.set()
 
     def _interrupt(self) -> None:
         out = self._out

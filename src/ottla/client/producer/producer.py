@@ -271,11 +271,12 @@ class Producer(Sending):
             raise RuntimeError("the producer is not open: use it inside `with`, or call open()")
         self._check_loop()
         self._buffer.close_all()
-        async with asyncio.timeout(timeout_seconds):
-            for chunk in self._buffer.unsettled():
-                await settled(chunk)
-        if lost := self._sender.failures.take():
-            raise DeliveryFailed.unasked(lost)
+        with self._sender.failures.awaited() as take_failures:
+            async with asyncio.timeout(timeout_seconds):
+                for chunk in self._buffer.unsettled():
+                    await settled(chunk)
+            if lost := take_failures():
+                raise DeliveryFailed.unasked(lost)
 
     async def send_many(self, topic: str, records: Records) -> Deliveries:
         """Writes records and waits for it, in as few requests as there can be. DeliveryFailed if any was not written.
