@@ -445,22 +445,28 @@ def test_whoever_waits_for_records_of_a_consumer_that_is_closed_is_told() -> Non
         assert world.leftovers() == []
 
 
-def test_a_bug_in_the_background_is_told_and_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ottla.client.consumer import start_offsets
-
-    async def broken(*_: object) -> dict[int, int]:
+@pytest.mark.parametrize(
+    "place",
+    ["consumer.start_offsets.ask_for_offsets", "consumer.fetcher.fetch", "network.cluster.Cluster.refresh"],
+)
+def test_a_bug_in_the_background_is_told_and_not_waited_for(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: object, **__: object) -> dict[int, int]:
         raise KeyError("a bug")
 
     with World() as world:
         world.create_topic(TOPIC)
-        monkeypatch.setattr(start_offsets, "ask_for_offsets", broken)
+        world.faults.error("Fetch", "NOT_LEADER_OR_FOLLOWER", times=100)  # so topics are asked for again
 
         async def main() -> None:
             async with consumer(world) as one:
+                while "refresh" in place and not one.assignment:  # to become a member it is needed, too
+                    await one.poll(100)
+                monkeypatch.setattr(f"ottla.client.{place}", broken)
                 with pytest.raises(KeyError, match="a bug"):
                     await read(one, 1)
 
         world.run(main(), most_seconds=60)
+        assert world.steps < 2_000
 
 
 # Memory.

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.client import AtTime, ClientOptions, Consumer, InvalidRecord, Producer, Reader, TopicPartition, aio
+from ottla.client.checks import ON_THE_WIRE
 from ottla.client.consumer.options import LEAST as LEAST_OF_CONSUMERS
 from ottla.client.network.cluster import LEAST as LEAST_OF_CLIENTS
 from ottla.client.producer.producer import LEAST as LEAST_OF_PRODUCERS
@@ -20,6 +21,9 @@ MOST_STEPS = 2_000
 def refusals(least: dict[str, Any]) -> list[tuple[str, Any, type[Exception], str]]:
     rows: list[tuple[str, Any, type[Exception], str]] = []
     for name, smallest in least.items():
+        if name in ON_THE_WIRE:
+            rows.append((name, 1 << 31, ValueError, f"{name} is at most 2,147,483,647, not 2,147,483,648"))
+            rows.append((name, smallest + 0.5, TypeError, f"{name} is a whole number, not"))
         rows.append((name, smallest - 1, ValueError, f"{name} is at least {smallest}, not {smallest - 1}"))
         rows.append((name, NOT_A_NUMBER, ValueError, f"{name} is at least"))
         rows.append((name, "5", TypeError, f"{name} is a number, not '5'"))
@@ -112,6 +116,36 @@ def test_positions_that_cannot_be(position: Any, kind: type[Exception]) -> None:
 
         world.run(main())
         assert world.steps < MOST_STEPS
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "says"),
+    [
+        ({"on_assigned": 5}, TypeError, "on_assigned is a function, not 5"),
+        ({"on_lost": "log"}, TypeError, "on_lost is a function, not 'log'"),
+        ({"assignors": "range"}, TypeError, r"assignors are a list of names, not 'range'; for one: \['range'\]"),
+        ({"isolation": 5}, ValueError, "5 is not a valid Isolation"),
+        ({"options": {"client_id": "x"}}, TypeError, "options are ClientOptions, not {"),
+        ({"heartbeat_ms": 6_000, "session_timeout_ms": 6_000}, ValueError, "heartbeat_ms=6000 is not below session"),
+    ],
+)
+def test_what_a_consumer_could_do_nothing_with(options: dict[str, Any], kind: type[Exception], says: str) -> None:
+    with pytest.raises(kind, match=says):
+        Consumer("localhost:1", "t", group="g", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "says"),
+    [
+        ({"partitioner": 5}, TypeError, "partitioner is a function, not 5"),
+        ({"idempotent": "no"}, TypeError, "idempotent is True, False or None, not 'no'"),
+        ({"batch_bytes": 0.5}, TypeError, "batch_bytes is a whole number, not 0.5"),
+        ({"max_in_flight": 1.5}, TypeError, "max_in_flight is a whole number, not 1.5"),
+    ],
+)
+def test_what_a_producer_could_do_nothing_with(options: dict[str, Any], kind: type[Exception], says: str) -> None:
+    with pytest.raises(kind, match=says):
+        Producer("localhost:1", **options)
 
 
 def test_a_fetch_size_below_zero() -> None:

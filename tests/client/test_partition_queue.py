@@ -134,6 +134,17 @@ def test_until_the_broker_knows_the_producer_one_batch_is_in_flight() -> None:
     assert queue.may_send(0)
 
 
+def test_no_more_are_in_flight_than_a_broker_knows_again() -> None:
+    queue = PartitionQueue("t", 0, IDENTITY)
+    fill(queue, 8)
+    queue.answered(queue.take(), Outcome(0), 0)
+    while queue.may_send(0):
+        queue.take()
+    assert (len(queue.in_flight), len(queue.waiting)) == (5, 2)
+    queue.answered(queue.in_flight[0], Outcome(1), 0)
+    assert queue.may_send(0)
+
+
 def test_without_an_identity_nothing_is_numbered() -> None:
     queue = PartitionQueue("t", 0, ANONYMOUS)
     fill(queue, 2)

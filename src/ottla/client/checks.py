@@ -6,6 +6,16 @@ import re
 from collections.abc import Iterable, Mapping
 
 LONGEST_TEXT_BYTES = 32_767
+HIGHEST_INT = 2**31 - 1
+ON_THE_WIRE = frozenset(
+    {
+        "request_timeout_ms", "transaction_timeout_ms", "session_timeout_ms", "max_poll_interval_ms", "partition_bytes",
+        "fetch_bytes", "fetch_wait_ms", "max_request_bytes",
+    }
+)  # fmt: skip
+"""Numbers that brokers are told, or that they count in, with 32 bits."""
+COUNTED = frozenset({"batch_bytes", "buffer_bytes", "max_in_flight", "retries"})
+"""There are no halves of them either."""
 HIGHEST_OFFSET = 2**63 - 1
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -20,6 +30,17 @@ def check_numbers(given: Mapping[str, object], least: Mapping[str, float]) -> No
             raise TypeError(f"{name} is a number, not {value!r}")
         if not value >= smallest:  # and not a number that is none
             raise ValueError(f"{name} is at least {smallest:g}, not {value!r}")
+        if isinstance(value, float) and (name in ON_THE_WIRE or name in COUNTED):
+            raise TypeError(f"{name} is a whole number, not {value!r}")
+        if value > HIGHEST_INT and name in ON_THE_WIRE:
+            raise ValueError(f"{name} is at most {HIGHEST_INT:,}, not {value:,}")
+
+
+def check_functions(**given: object) -> None:
+    """What is to be called, if it is given."""
+    for name, value in given.items():
+        if value is not None and not callable(value):
+            raise TypeError(f"{name} is a function, not {value!r}")
 
 
 def check_texts(**given: object) -> None:

@@ -76,7 +76,7 @@ class BatchReader:
     ) -> None:  # fmt: skip
         check_numbers(locals(), LEAST)
         self._cluster = Cluster(bootstrap, options)
-        self._isolation = isolation
+        self._isolation = Isolation(isolation)
         self._limits = FetchLimits(partition_bytes, fetch_bytes)
         self._places: dict[TopicPartition, _Place] = {}
         self._asked: dict[asyncio.Task[Answer], tuple[int, Line, dict[TopicPartition, _Place]]] = {}

@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
-from ottla.client.checks import check_numbers, check_texts
+from ottla.client.checks import check_functions, check_numbers, check_texts
 from ottla.client.consumer.core import DEFAULT_WAIT_MS, ConsumerCore
 from ottla.client.consumer.fetch import FetchLimits
 from ottla.client.consumer.fetched_data import Fetched
@@ -28,6 +28,7 @@ from ottla.client.consumer.options import (
     Listeners,
     Told,
     check_choices,
+    check_heartbeat,
     read_subscription,
     told_of,
 )
@@ -78,6 +79,8 @@ class Consumer:
     ) -> None:  # fmt: skip
         check_choices(delivery, group_protocol, assignors)
         check_numbers(locals(), LEAST)
+        check_heartbeat(group_protocol, heartbeat_ms, session_timeout_ms)
+        check_functions(on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost)
         check_texts(group=group, instance_id=instance_id, server_assignor=server_assignor)
         check_position(start)
         self.group = group
@@ -91,7 +94,7 @@ class Consumer:
                 group=group,
                 delivery=delivery,
                 start=start,
-                isolation=Isolation.READ_COMMITTED if delivery == "exactly-once" else isolation,
+                isolation=Isolation.READ_COMMITTED if delivery == "exactly-once" else Isolation(isolation),
                 is_classic=group_protocol == "classic",
                 member=MemberSettings(
                     instance_id, session_timeout_ms, heartbeat_ms, max_poll_interval_ms, tuple(assignors),

@@ -74,6 +74,8 @@ class Fetcher:
         self._stale_topics: set[str] = set()
         self._renewing: asyncio.Task[None] | None = None
         self._away_since: dict[int, float] = {}
+        self._mistake: Exception | None = None
+        """Of ours: whoever reads is told, and nothing is asked again and again."""
 
     def wake(self) -> None:
         self._woken.set()
@@ -86,6 +88,8 @@ class Fetcher:
         try:
             while True:
                 self._woken.clear()
+                if self._mistake is not None:
+                    raise self._mistake
                 next_due = self._ask_leaders()
                 self._tell_of_old_trouble()
                 try:
@@ -167,6 +171,8 @@ class Fetcher:
             self._is_away(leader_id, error)
             for place, _ in asked.values():
                 self._fail(place, error)
+        except Exception as error:
+            self._mistake = error
         finally:
             del self._asked[leader_id, line], self._reserved_bytes[leader_id, line]
             for place, epoch in asked.values():
@@ -259,6 +265,13 @@ class Fetcher:
         self._told.news()
 
     async def _renew(self) -> None:
+        try:
+            await self._ask_for_topics()
+        except Exception as error:
+            self._mistake = error
+            self.wake()
+
+    async def _ask_for_topics(self) -> None:
         """Ask for all topics that may have moved, in one request, until it is answered."""
         pause_seconds = self._cluster.options.retry_pause_ms / 1000
         while self._stale_topics:

@@ -112,9 +112,17 @@ def check_choices(delivery: str, group_protocol: str, assignors: Sequence[str]) 
         raise ValueError(f"delivery is one of {', '.join(GUARANTEES)}, not {delivery!r}")
     if group_protocol not in PROTOCOLS:
         raise ValueError(f"group_protocol is one of {', '.join(PROTOCOLS)}, not {group_protocol!r}")
+    if isinstance(assignors, str):
+        raise TypeError(f"assignors are a list of names, not {assignors!r}; for one: [{assignors!r}]")
     unknown = [name for name in assignors if name not in ASSIGNORS]
     if unknown or not assignors:
         raise ValueError(f"assignors are of {', '.join(ASSIGNORS)}, not {', '.join(map(repr, unknown)) or 'none'}")
+
+
+def check_heartbeat(group_protocol: str, heartbeat_ms: float, session_timeout_ms: int) -> None:
+    """A member that is heard of less often would be thrown out. In the new protocol the coordinator says how often."""
+    if group_protocol == "classic" and heartbeat_ms >= session_timeout_ms:
+        raise ValueError(f"heartbeat_ms={heartbeat_ms} is not below session_timeout_ms={session_timeout_ms}")
 
 
 def read_subscription(topics: str | Sequence[str] | None, pattern: str | re.Pattern[str] | None) -> Subscription | None:

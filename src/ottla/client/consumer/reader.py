@@ -91,7 +91,7 @@ class Reader:
         self._partitions = partitions
         self._start = start
         self._end = end
-        self._isolation = isolation
+        self._isolation = Isolation(isolation)
         self._reset = reset
         self._limits = FetchLimits(partition_bytes, fetch_bytes)
         self._growth_order = GrowthOrder(self._cluster, topic) if in_order else None

@@ -279,6 +279,8 @@ class Member:
             except ClientError as error:
                 logger.debug("group %s: the topics could not be asked for: %s", self.group_id, error)
                 pause_seconds = min(pause_seconds, SHORTEST_WATCH_SECONDS)
+            except Exception:  # a mistake of ours, which must not be the end of it
+                logger.exception("group %s: the topics could not be asked for", self.group_id)
             else:
                 if seen is not None and _shape(found) != _shape(seen):
                     self._requests.topics_changed()

@@ -107,6 +107,8 @@ class Cluster:
         bootstrap: str | Sequence[str],
         options: ClientOptions = ClientOptions(),  # noqa: B008 - immutable
     ) -> None:
+        if not isinstance(options, ClientOptions):
+            raise TypeError(f"options are ClientOptions, not {options!r}")
         check_numbers(options._asdict(), LEAST)
         check_texts(client_id=options.client_id)
         self.options = options

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.client.errors import ClientError, ServerError, UnknownTopicOrPartition
+from ottla.client.log import logger
 from ottla.client.network.cluster import CREATION_PAUSE_MS, Cluster
 from ottla.client.network.metadata import Topic
 from ottla.client.network.retry import Pace
@@ -54,6 +55,12 @@ class TopicLearner:
                     for name in names:
                         self._fail(name, error)
                 continue
+            except Exception as error:
+                # A mistake of ours: nobody is to wait for it for ever.
+                logger.exception("topics could not be asked for")
+                for name in names:
+                    self._fail(name, ClientError(f"topics cannot be asked for: {error!r}", topic=name))
+                return
             is_any_missing = [self._look_at(name, topics.get(name)) for name in names]
             if any(is_any_missing):
                 self._pace.slow_down()

@@ -28,6 +28,8 @@ from ottla.records.batch import NO_SEQUENCE, add_to_sequence
 from ottla.wire.errors import ErrorCode
 
 HIGHEST_EPOCH = 32767
+MOST_NUMBERED_IN_FLIGHT = 5
+"""Brokers know again the last five batches of a producer."""
 MOST_TIME_SHARED = 0.1
 """Of the time that a record has: so much older the first of its batch may be."""
 Decided = list[tuple[Batch, Outcome]]
@@ -89,8 +91,10 @@ class PartitionQueue:
             return False
         if not self.in_flight or self.identity == ANONYMOUS:
             return True
-        # Brokers know again the last five batches of a producer: one that may be written is sent again alone.
-        return self.is_known and not any(batch.may_be_written for batch in self.in_flight)
+        if not self.is_known or len(self.in_flight) >= MOST_NUMBERED_IN_FLIGHT:
+            return False
+        # So that it is known again, one that may be written is sent again alone.
+        return not any(batch.may_be_written for batch in self.in_flight)
 
     def take(self) -> Batch:
         """The next batch, numbered, which is in flight from now on."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypedDict
 
-from ottla.client.checks import check_numbers, check_texts
+from ottla.client.checks import check_functions, check_numbers, check_texts
 from ottla.client.errors import (
     ClientError,
     DeliveryFailed,
@@ -130,6 +130,7 @@ class Producer(Sending):
         _check_level(self._codec, level)
         check_numbers(locals(), LEAST)
         check_texts(transactional_id=transactional_id)
+        check_functions(partitioner=partitioner)
         _check_choices(acks, spread, max_in_flight, idempotent, transactional_id)
         self._level = level
         self._acks = ACKS[acks]
@@ -452,6 +453,8 @@ def _check_choices(
 ) -> None:
     if isinstance(acks, bool) or acks not in ACKS:
         raise ValueError(f'acks is "all", "1" or "0", not {acks!r}')
+    if not isinstance(idempotent, bool | None):
+        raise TypeError(f"idempotent is True, False or None, not {idempotent!r}")
     if spread not in ("round-robin", "sticky"):
         raise ValueError(f"spread is round-robin or sticky, not {spread!r}")
     if idempotent is False and transactional_id is not None:

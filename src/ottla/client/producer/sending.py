@@ -166,10 +166,20 @@ def checked_headers(headers: Any, topic: str) -> Headers:
     for name, value in pairs:
         if type(name) is not str:
             raise InvalidRecord(f"the name of a header is a str, not {type(name).__name__}: {name!r}", topic=topic)
+        if not name.isascii() and not _is_unicode(name):
+            raise InvalidRecord(f"the name of a header cannot be written as UTF-8: {name!r}", topic=topic)
         if type(value) is str:
             raise InvalidRecord(f"the value of header {name!r} is bytes, not str: use .encode()", topic=topic)
         checked.append((name, value if value is None or type(value) is bytes else as_bytes(f"header {name!r}", value)))
     return checked
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def as_bytes(what: str, value: object) -> bytes:
