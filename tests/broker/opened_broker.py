@@ -10,6 +10,7 @@ from ottla.broker.dispatch import Context
 from ottla.broker.handlers import create_topics, metadata
 from ottla.broker.loop.loop import Loop
 from ottla.broker.loop.slices import run_to_end
+from ottla.broker.network.acquaintance import Acquaintance
 from ottla.broker.network.listeners import Endpoint
 from ottla.log.files import DiskFiles
 from ottla.wire.messages.create_topics import (
@@ -49,10 +50,11 @@ class OpenBroker:
     def ask(self, module: Any, request: Request, version: int | None = None) -> Any:
         """The answer, after it went over the wire and back."""
         version = request.api.highest if version is None else version
+        connection = SimpleNamespace(acquaintance=Acquaintance())
         context = cast(
             Context,
             SimpleNamespace(
-                version=version, client_id="test", listener="PLAINTEXT", origin=None, connection=SimpleNamespace()
+                version=version, client_id="test", listener="PLAINTEXT", origin=None, connection=connection
             ),
         )
         response = module.handle(self.broker, request, context)

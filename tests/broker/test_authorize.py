@@ -12,6 +12,7 @@ from ottla.broker import handlers
 from ottla.broker.access.authorizer import ANONYMOUS, Operation, Permission, Principal, ResourceType
 from ottla.broker.api_table import BY_KEY, ROUTES
 from ottla.broker.dispatch import STEPS_FROM_BYTES, Dispatch
+from ottla.broker.network.acquaintance import Acquaintance
 from ottla.broker.network.connection import Connection, Slot
 from ottla.broker.network.listeners import Endpoint
 from ottla.wire.apis import Api
@@ -52,6 +53,7 @@ class Client:
         self.listener = "INSIDE"
         self.principal = ANONYMOUS
         self.is_open = True
+        self.acquaintance = Acquaintance()
         self.refusals: list[str] = []
         self.slots: list[Slot] = []
 

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.broker.dispatch import Dispatch
+from ottla.broker.network.acquaintance import Acquaintance
 from ottla.broker.network.connection import Connection, Slot
 from ottla.broker.quotas.quotas import PRODUCER_BYTE_RATE, client_entity
 from ottla.log.files import DiskFile
@@ -41,6 +42,7 @@ class Client:
         self.reasons: list[str] = []
         self.muted: list[float] = []
         self.is_open = True
+        self.acquaintance = Acquaintance()
 
     def expect_answer(self, slot: Slot) -> None:
         self.slots.append(slot)

@@ -26,6 +26,7 @@ from ottla.broker.access.permissions import (
     on_topics,
     on_transactional_id,
 )
+from ottla.broker.network.acquaintance import COMMITS_OFFSETS, COORDINATES, OTHER, PREPARES, READS, WRITES
 from ottla.wire import apis
 from ottla.wire.apis import Api
 
@@ -43,39 +44,48 @@ class Route(NamedTuple):
     permissions: Permissions
     is_at_controller: bool = False
     """Whether only the controller answers: other brokers have it do so."""
+    use: int = OTHER
+    """What it shows of the client that asks."""
 
     def load(self) -> Handler:
         return cast("Handler", importlib.import_module(f"ottla.broker.handlers.{self.module}").handle)
 
 
 ROUTES = (
-    Route(apis.PRODUCE, "produce", all_of(on_transactional_id(WRITE), on_topics(WRITE, "topic_data"))),
-    Route(apis.FETCH, "fetch", fetch),
+    Route(apis.PRODUCE, "produce", all_of(on_transactional_id(WRITE), on_topics(WRITE, "topic_data")), use=WRITES),
+    Route(apis.FETCH, "fetch", fetch, use=READS),
     Route(apis.LIST_OFFSETS, "list_offsets", on_topics(DESCRIBE)),
-    Route(apis.METADATA, "metadata", on_topics(DESCRIBE)),
+    Route(apis.METADATA, "metadata", on_topics(DESCRIBE), use=PREPARES),
     Route(apis.OFFSET_COMMIT, "offset_commit", all_of(on_group(READ), on_topics(READ))),
     Route(apis.OFFSET_FETCH, "offset_fetch", offset_fetch),
-    Route(apis.FIND_COORDINATOR, "find_coordinator", find_coordinator),
+    Route(apis.FIND_COORDINATOR, "find_coordinator", find_coordinator, use=PREPARES),
     Route(apis.JOIN_GROUP, "join_group", on_group(READ)),
     Route(apis.HEARTBEAT, "heartbeat", on_group(READ)),
     Route(apis.LEAVE_GROUP, "leave_group", on_group(READ)),
     Route(apis.SYNC_GROUP, "sync_group", on_group(READ)),
     Route(apis.DESCRIBE_GROUPS, "describe_groups", on_group(DESCRIBE, "groups")),
     Route(apis.LIST_GROUPS, "list_groups", on_cluster(DESCRIBE)),
-    Route(apis.API_VERSIONS, "api_versions", nothing),  # the first request, before anybody can prove who they are
+    # The first request, before anybody can prove who they are.
+    Route(apis.API_VERSIONS, "api_versions", nothing, use=PREPARES),
     Route(apis.CREATE_TOPICS, "create_topics", on_topics(Operation.CREATE), is_at_controller=True),
     Route(apis.DELETE_TOPICS, "delete_topics", delete_topics, is_at_controller=True),
     Route(apis.DELETE_RECORDS, "delete_records", on_topics(Operation.DELETE)),
-    Route(apis.INIT_PRODUCER_ID, "init_producer_id", init_producer_id),
+    Route(apis.INIT_PRODUCER_ID, "init_producer_id", init_producer_id, use=PREPARES),  # or COORDINATES, by its id
     Route(apis.OFFSET_FOR_LEADER_EPOCH, "offset_for_leader_epoch", on_topics(DESCRIBE)),
-    Route(apis.ADD_PARTITIONS_TO_TXN, "add_partitions_to_txn", add_partitions_to_txn),
-    Route(apis.ADD_OFFSETS_TO_TXN, "add_offsets_to_txn", all_of(on_transactional_id(WRITE), on_group(READ))),
-    Route(apis.END_TXN, "end_txn", on_transactional_id(WRITE)),
+    Route(apis.ADD_PARTITIONS_TO_TXN, "add_partitions_to_txn", add_partitions_to_txn, use=COORDINATES),
+    Route(
+        apis.ADD_OFFSETS_TO_TXN,
+        "add_offsets_to_txn",
+        all_of(on_transactional_id(WRITE), on_group(READ)),
+        use=COORDINATES,
+    ),
+    Route(apis.END_TXN, "end_txn", on_transactional_id(WRITE), use=COORDINATES),
     Route(apis.WRITE_TXN_MARKERS, "write_txn_markers", on_cluster(Operation.CLUSTER_ACTION)),
     Route(
         apis.TXN_OFFSET_COMMIT,
         "txn_offset_commit",
         all_of(on_transactional_id(WRITE), on_group(READ), on_topics(READ)),
+        use=COMMITS_OFFSETS,
     ),
     Route(apis.DESCRIBE_CONFIGS, "describe_configs", on_configs(Operation.DESCRIBE_CONFIGS)),
     Route(apis.ALTER_CONFIGS, "alter_configs", on_configs(Operation.ALTER_CONFIGS), is_at_controller=True),

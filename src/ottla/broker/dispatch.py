@@ -207,6 +207,7 @@ class Dispatch:
         make_context = MeasuredContext if is_measured else Context
         context = make_context(connection, header, size_bytes, broker.request_slices)
         connection.expect_answer(context)
+        connection.acquaintance.uses |= route.use
         metrics = broker.metrics
         metrics.requests[api.name] += 1
         metrics.received_bytes += size_bytes

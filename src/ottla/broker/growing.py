@@ -2,10 +2,11 @@
 
 In the first step, parents refuse everything that is written for a moment, as when a leader changes. So producers ask
 for metadata, and learn of the new partitions. A producer that wrote nothing in that moment has not learned of them.
-Its connection is closed once all its requests are answered, and it asks for metadata when it connects again. A parent
-is drained when no batch has come for a while with keys that belong to new partitions. In the second step its log
-refuses such batches (`records/placement`). Where the log ends then is the fence, once that is committed. A fence is
-lowered later if less of the log is left.
+Its connection is closed once all its requests are answered, and it asks for metadata when it connects again. Clients
+that do not know the topic are left alone, and so are administrators (`network/acquaintance`). A parent is drained when
+no batch has come for a while with keys that belong to new partitions. In the second step its log refuses such batches
+(`records/placement`). Where the log ends then is the fence, once that is committed. A fence is lowered later if less of
+the log is left.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ottla.wire.messages.report_growth import LoweredFence, PartitionReport, Rep
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.loop.loop import Timer
+    from ottla.broker.network.connection import Connection
     from ottla.broker.topics import Topic
     from ottla.replica.partition import Partition
 
@@ -66,6 +68,7 @@ class Growing:
         self._settled: set[_Step] = set()  # fences that cannot become lower by looking closer
         self._searches: dict[_Step, Counting] = {}  # for the ends of what can be seen, under way
         self._begun: set[tuple[bytes, int]] = set()  # growths of which producers here were told
+        self._sent_away: dict[str, set[Connection]] = {}  # by topic, while producers are told of its growth
         self._led_before: set[_Step] = set()  # parents that this broker has led since before they were to drain
         self._timer: Timer | None = None
         self._found_for = 0.0  # seconds, in the look at hand
@@ -94,13 +97,18 @@ class Growing:
 
     def _tell_producers(self, topic: Topic, growth: Growth) -> None:
         """Have all clients that know the topic ask for metadata."""
-        connections = [each for each in self._broker.frontend.connections if each.knows_topics]
-        counts = {connection: connection.was_sent_away for connection in connections}
+        sent_away: set[Connection] = set()
+        self._sent_away[topic.name] = sent_away
+        connections = [
+            each for each in self._broker.frontend.connections if each.acquaintance.is_concerned_with(topic.name)
+        ]
         reason = f"topic {topic.name} grows to {growth.total} partitions, of which clients are to learn"
 
         def end_others() -> None:
-            for connection, count in counts.items():
-                if connection.is_open and connection.was_sent_away == count:
+            if self._sent_away.get(topic.name) is sent_away:
+                del self._sent_away[topic.name]
+            for connection in connections:
+                if connection.is_open and connection not in sent_away:
                     connection.end(reason)
 
         for index in growth.parents:
@@ -108,6 +116,12 @@ class Growing:
             if partition is not None:
                 self._pause(partition)
         self._broker.loop.call_later(PAUSE_SECONDS, end_others)
+
+    def sent_away(self, name: str, connection: Connection) -> None:
+        """What a client wrote was refused because its topic grows: it asks for metadata."""
+        sent_away = self._sent_away.get(name)
+        if sent_away is not None:
+            sent_away.add(connection)
 
     def _pause(self, partition: Partition) -> None:
         """Refuse for a moment all that is written: who writes asks for metadata then."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.coordinators.transactions import known_code
 from ottla.broker.loop.slices import Future, parts_by_topic
+from ottla.broker.network.acquaintance import MOST_TOPICS
 from ottla.controller.topic_names import INTERNAL
 from ottla.coordinator.operation import Reply
 from ottla.coordinator.transactions.machine import PartitionCodes
@@ -46,7 +47,7 @@ def _add_for_client(broker: Broker, request: AddPartitionsToTxnRequest, context:
     transactional_id = request.v3_and_below_transactional_id
     producer = request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
     topics = request.v3_and_below_topics
-
+    _note_topics(broker, topics, context)
     codes = yield from _existing(broker, topics, is_for_client=True)
     if any(codes.values()):
         codes = _not_attempted(codes)
@@ -64,6 +65,16 @@ def _add_for_client(broker: Broker, request: AddPartitionsToTxnRequest, context:
         codes = yield from added.wait()
     results = yield from _results(topics, codes, lambda code: known_code(code, context.version, FIRST_FENCING_VERSION))
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+
+
+def _note_topics(broker: Broker, topics: list[AddPartitionsToTxnTopic], context: Context) -> None:
+    acquaintance = context.connection.acquaintance
+    if len(topics) > MOST_TOPICS:
+        acquaintance.add_all()
+    for each in topics[:MOST_TOPICS]:
+        known = broker.topics.by_name.get(each.name)
+        if known is not None:
+            acquaintance.add(known.name)
 
 
 def _add_for_broker(broker: Broker, request: AddPartitionsToTxnRequest) -> Steps:

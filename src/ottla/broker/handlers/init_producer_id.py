@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.coordinators.transactions import known_code
+from ottla.broker.network.acquaintance import COORDINATES
 from ottla.coordinator.operation import Reply
 from ottla.coordinator.transactions.machine import Identity
 from ottla.coordinator.transactions.producer_ids import NoProducerId
@@ -26,6 +27,7 @@ def handle(broker: Broker, request: InitProducerIdRequest, context: Context) -> 
     yield from broker.transactions.ensure_producer_ids()
     if request.transactional_id is None:
         return _response(_idempotent_only(broker))
+    context.connection.acquaintance.uses |= COORDINATES
     transactional_id = request.transactional_id
     expected = None if request.producer_id == NO_ID else (request.producer_id, request.producer_epoch)
 

@@ -33,6 +33,7 @@ from ottla.wire.uuids import ZERO_UUID
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.dispatch import Context
+    from ottla.broker.network.acquaintance import Acquaintance
     from ottla.broker.topics import Topic
     from ottla.controller.layout import PartitionState
 
@@ -47,9 +48,8 @@ def handle(broker: Broker, request: MetadataRequest, context: Context) -> Steps:
     refusal = _refusal(request, context.version)
     if refusal is not None:
         return _refused(request, refusal)
-    context.connection.knows_topics = True
     mutations = Mutations(broker, context)
-    topics = yield from _topics(broker, request, context.version, mutations)
+    topics = yield from _topics(broker, request, context, mutations)
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
@@ -85,14 +85,16 @@ def _refused(request: MetadataRequest, code: ErrorCode) -> MetadataResponse:
     return MetadataResponse(brokers=[], topics=topics, error_code=whole)
 
 
-def _topics(broker: Broker, request: MetadataRequest, version: int, mutations: Mutations) -> Topics:
+def _topics(broker: Broker, request: MetadataRequest, context: Context, mutations: Mutations) -> Topics:
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else OPERATIONS_NOT_ASKED
     asked = request.topics
-    if asked is None or (not asked and version < FIRST_VERSION_WITH_NULL_FOR_ALL):
+    acquaintance = context.connection.acquaintance
+    if asked is None or (not asked and context.version < FIRST_VERSION_WITH_NULL_FOR_ALL):
+        acquaintance.add_all()
         return (yield from _all(broker, operations))
     if any(topic.topic_id != ZERO_UUID for topic in asked):
-        return (yield from _by_id(broker, asked, operations))
-    return (yield from _by_name(broker, request, operations, mutations))
+        return (yield from _by_id(broker, asked, operations, acquaintance))
+    return (yield from _by_name(broker, request, operations, mutations, acquaintance))
 
 
 def _all(broker: Broker, operations: int) -> Topics:
@@ -104,7 +106,7 @@ def _all(broker: Broker, operations: int) -> Topics:
     return answers
 
 
-def _by_id(broker: Broker, asked: list[MetadataRequestTopic], operations: int) -> Topics:
+def _by_id(broker: Broker, asked: list[MetadataRequestTopic], operations: int, acquaintance: Acquaintance) -> Topics:
     """Where one is asked for by id, names are not looked at."""
     answers = []
     for topic_id in dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_UUID):
@@ -113,17 +115,21 @@ def _by_id(broker: Broker, asked: list[MetadataRequestTopic], operations: int) -
             code = ErrorCode.UNKNOWN_TOPIC_ID
             answers.append(MetadataResponseTopic(error_code=code, name=None, topic_id=topic_id, partitions=[]))
         else:
+            acquaintance.add(topic.name)
             answers.append((yield from _known(broker, topic, operations)))
         yield None
     return answers
 
 
-def _by_name(broker: Broker, request: MetadataRequest, operations: int, mutations: Mutations) -> Topics:
+def _by_name(
+    broker: Broker, request: MetadataRequest, operations: int, mutations: Mutations, acquaintance: Acquaintance
+) -> Topics:
     answers = []
     missing: list[str] = []
     for name in dict.fromkeys(topic.name or "" for topic in request.topics or ()):
         topic = broker.topics.by_name.get(name)
         if topic is not None:
+            acquaintance.add(topic.name)
             answers.append((yield from _known(broker, topic, operations)))
         elif not is_legal(name):
             answers.append(_unknown(name, ErrorCode.INVALID_TOPIC_EXCEPTION, operations))

@@ -51,7 +51,6 @@ def handle(
     broker: Broker, request: ProduceRequest, context: Context, refusals: Refusals | None = None
 ) -> Response | Steps | None:
     """Append what is not refused by the coordinator of its transaction: at once if that can be, or else in steps."""
-    context.connection.knows_topics = True
     if request.transactional_id is not None and refusals is None:
         return _when_admitted(broker, request, context)
     topics = request.topic_data
@@ -211,9 +210,12 @@ class Produced:
         records: Any = data.records  # read from a frame, it is no file
         if partition.topic in INTERNAL:
             return self._refused(index, self._code_for_internal(records))
+        acquaintance = self._context.connection.acquaintance
+        if partition.topic not in acquaintance.topics:
+            acquaintance.add(partition.topic)
         placement = partition.log.placement
         if placement is not None and placement.is_paused:
-            self._context.connection.was_sent_away += 1
+            self._broker.growing.sent_away(partition.topic, self._context.connection)
             return self._refused(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if self._refusals:
             refusal = self._refusals.get((partition.topic, partition.index))

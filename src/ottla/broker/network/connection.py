@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from ottla.broker.access.authorizer import ANONYMOUS, Principal
 from ottla.broker.loop.loop import READ, WRITE, Loop
 from ottla.broker.loop.system import Socket
+from ottla.broker.network.acquaintance import Acquaintance
 from ottla.broker.network.receive_buffers import ReceiveBuffers
 from ottla.wire.parts import BUFFERS, Part
 
@@ -100,8 +101,7 @@ class Connection:
         self._calls_when_closed: dict[Callable[[], None], None] = {}
         self.is_open = True
         self.was_refused = False
-        self.knows_topics = False  # the client has asked for metadata, or written
-        self.was_sent_away = 0  # how often what it wrote was refused because its topic grows
+        self.acquaintance = Acquaintance()
         self._last_words: str | None = None  # why it ends when all that was handled is answered
         loop.watch(sock, READ, self._ready)
 
