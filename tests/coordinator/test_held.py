@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ottla.coordinator.group import Committer, OffsetToCommit
-from ottla.coordinator.held import is_begun
 from ottla.coordinator.offsets.commit import commit
-from ottla.coordinator.offsets.offsets import Committed, PartitionKey
 from ottla.records.growth import Growth, Phase
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartition, decode_assignment
@@ -130,39 +126,54 @@ def test_assignments_with_data_of_their_own_stay_as_they_are() -> None:
     assert strange.assignment == b"?"
 
 
-def test_a_group_goes_on_in_a_new_partition_at_its_start() -> None:
+NONE = ErrorCode.NONE
+GROWING = (Growth(2, 4, phase=Phase.DRAINING),)
+
+
+def test_a_group_that_was_there_begins_new_partitions_at_their_start() -> None:
     """Wherever it would begin in a topic that it does not know: it would lose what was written since."""
-    world = Classic(FENCES)
-    assert world.fetch(range(4)) == dict.fromkeys(range(4), (-1, ErrorCode.NONE))
-    world.reads(p0=10, p1=19)
-    assert world.fetch(range(4)) == {
-        0: (10, ErrorCode.NONE),
-        1: (19, ErrorCode.NONE),
-        2: (0, ErrorCode.NONE),
-        3: (-1, ErrorCode.NONE),
-    }
+    world = Classic(())
+    world.reads(p0=10)
+    world.grow(GROWING)
+    assert world.fetch(range(4)) == {0: (10, NONE), 1: (-1, NONE), 2: (0, NONE), 3: (-1, NONE)}
+    world.reads(p1=20)  # it has begun while the topic grows
+    world.grow((GROWING[0]._replace(phase=Phase.FENCING),))
     world.reads(p2=4)
-    assert world.fetch([2]) == {2: (4, ErrorCode.NONE)}
-    assert world.fetch(None) == {0: (10, ErrorCode.NONE), 1: (19, ErrorCode.NONE), 2: (4, ErrorCode.NONE)}
+    world.grow(FENCES)
+    assert world.fetch(range(4)) == {0: (10, NONE), 1: (20, NONE), 2: (4, NONE), 3: (0, NONE)}
 
 
-def test_where_a_group_begins_is_found_without_a_look_at_all_partitions() -> None:
-    """For each that is asked for: a large topic would keep everybody waiting for seconds."""
-    world = Classic((Growth(400, 800, fences=dict.fromkeys(range(400), 1)),))
-    world.reads(p0=1)
-    [(key, committed)] = world.driver.machine.offsets.of_group(world.group.group_id).items()
-    offsets = CountedOffsets({(key[0], index): committed for index in range(400)})
-    topic = world.topics.by_name["t"]
-    assert all(is_begun(topic, index - 400, index, offsets) for index in range(400, 800))
-    assert offsets.looks < 2000
+def test_a_group_that_comes_later_begins_where_its_members_say() -> None:
+    """Most of all where that is the end: it would read everything since the topic has grown."""
+    world = Classic(FENCES)
+    world.reads(p0=10, p1=25)
+    world.grow((FENCES[0]._replace(fences={0: 10}),))  # retention has passed the other one
+    world.driver.crash()
+    assert world.fetch(range(4)) == {0: (10, NONE), 1: (25, NONE), 2: (-1, NONE), 3: (-1, NONE)}
 
 
-class CountedOffsets(dict[PartitionKey, Committed]):
-    looks = 0
+def test_a_coordinator_that_takes_over_while_a_topic_grows_notes_where_groups_begin() -> None:
+    world = Classic(())
+    world.reads(p0=10, p1=20)
+    world.topics.by_name["t"].growths = GROWING  # which the one before has not seen
+    world.driver.crash()
+    assert world.fetch(range(2, 4)) == {2: (0, NONE), 3: (0, NONE)}
 
-    def get(self, key: PartitionKey, default: Any = None) -> Any:
-        self.looks += 1
-        return super().get(key, default)
+
+def test_offsets_of_a_topic_that_was_deleted_begin_nothing() -> None:
+    world = Classic(())
+    world.reads(p0=10)
+    world.topics.by_name["t"].topic_id = b"another id......"
+    world.grow(GROWING)
+    assert world.fetch([2]) == {2: (-1, NONE)}
+
+
+def test_a_group_that_commits_in_a_transaction_has_begun() -> None:
+    world = Classic(())
+    world.commit({0: 10}, member_id=world.member, epoch=world.group.generation, producer=(7, 0))
+    world.grow(GROWING)
+    world.driver.machine.replay_marker(7, True)
+    assert world.fetch(range(4)) == {0: (10, NONE), 1: (-1, NONE), 2: (0, NONE), 3: (-1, NONE)}
 
 
 def test_a_consumer_group_is_given_a_partition_when_it_has_committed_the_parent() -> None:

@@ -53,6 +53,30 @@ def test_a_group_that_begins_at_the_end_loses_nothing_of_a_new_partition() -> No
     assert sorted(read, key=str) == sorted([b"3", b"4", b"5"] * len(KEYS))
 
 
+def test_a_group_that_comes_after_the_growth_begins_at_the_end_everywhere() -> None:
+    """As with any topic. It is given a new partition when it has committed the parent, and skips what lies before."""
+    with ottla.testing.broker() as broker, Admin(broker.bootstrap) as admin:
+        admin.create_topics([NewTopic(TOPIC, 1)])
+        write(broker, 0, 3)
+        grow(admin, 2)
+        write(broker, 3, 6)
+        read: dict[int, list[bytes | None]] = {0: [], 1: []}
+        number = 6
+        with Consumer(broker.bootstrap, TOPIC, group="g", start=LATEST, options=OPTIONS, auto_commit_ms=50) as consumer:
+
+            def has_both() -> bool:
+                nonlocal number
+                write(broker, number, number + 1)
+                number += 1
+                for each in consumer.poll(50):
+                    read[each.partition].extend(record.value for record in each.records)
+                return all(read.values())
+
+            wait_until(has_both, "both partitions are read")
+    first = min(int(value or b"") for values in read.values() for value in values)
+    assert first >= 6, read
+
+
 def test_librdkafkas_own_partitioner() -> None:
     with ottla.testing.broker() as broker, Admin(broker.bootstrap) as admin:
         admin.create_topics([NewTopic(TOPIC, 2)])

@@ -19,8 +19,6 @@ from ottla.records.growth import (
     encode_growths,
     held_back,
     is_checked,
-    is_held_back,
-    parent_of,
 )
 from ottla.records.key_hash import murmur2, partitions_of_keys
 from ottla.records.large import validate_large
@@ -48,16 +46,13 @@ def test_a_group_is_held_back_until_it_has_read_the_parent(offsets: dict[int, in
         return offsets.get(index, -1)
 
     assert set(held_back(TWICE, committed)) == held
-    assert {index for index in range(9) if is_held_back(TWICE, index, committed)} == held
 
 
 def test_what_is_not_open_is_held_back_from_everybody() -> None:
     growing = (Growth(1, 2, phase=Phase.DRAINING),)
     assert held_back(growing, lambda _index: 1 << 60) == {1: Held(0, -1)}
-    assert [is_held_back(growing, index, lambda _index: 1 << 60) for index in range(3)] == [False, True, False]
     assert is_checked(growing, 2)
     assert not is_checked(growing, 3)  # partitions were added in another way since
-    assert [parent_of(TWICE, index) for index in range(9)] == [None, None, 0, 1, 0, 1, 2, 3, None]
 
 
 def test_as_json() -> None:

@@ -23,7 +23,7 @@ from ottla.controller.cluster import Cluster
 from ottla.controller.layout import NOBODY, PartitionState, TopicNode
 from ottla.controller.leaders import RulesOf, settled
 from ottla.controller.reassignments import Moves
-from ottla.controller.topic_names import INTERNAL
+from ottla.controller.topic_names import INTERNAL, OFFSETS_TOPIC
 from ottla.records.growth import Growth, Phase
 from ottla.records.placement import PARTITIONERS
 from ottla.wire.errors import ApiError, ErrorCode
@@ -77,6 +77,9 @@ def begun(cluster: Cluster, name: str, count: int, in_order: InOrder) -> Growth:
         )
     if any(state.leader_id == NOBODY for state in cluster.states[name]):
         raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"Topic {name} has partitions that nobody leads.")
+    if any(state.leader_id == NOBODY for state in cluster.states.get(OFFSETS_TOPIC, ())):
+        # Their groups would not be noted as those that know the topic from before.
+        raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"Topic {OFFSETS_TOPIC} has partitions that nobody leads.")
     away = [str(node_id) for node_id in sorted(cluster.brokers) if not cluster.is_alive(node_id)]
     if away:
         raise ApiError(

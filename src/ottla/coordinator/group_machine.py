@@ -23,6 +23,7 @@ from ottla.coordinator.consumer.timers import SESSION as CONSUMER_SESSION
 from ottla.coordinator.consumer.timers import SYNC as CONSUMER_SYNC
 from ottla.coordinator.group import Client, Group, GroupSettings
 from ottla.coordinator.held import NOTHING_HELD, added_to, assigned_in, held_of, without_held
+from ottla.coordinator.offsets.beginnings import begin_new_partitions
 from ottla.coordinator.offsets.offsets import Committed, Offsets, PartitionKey
 from ottla.coordinator.offsets.removal import EXPIRY, expire, forget_topics, is_abandoned, watch_age
 from ottla.coordinator.operation import Operation, Reply, Undo, Work
@@ -227,9 +228,10 @@ class GroupMachine:
 
     def topics_changed(self, operation: Operation, names: set[str]) -> None:
         """Topics have come, gone or got more partitions: what was committed for those that are gone goes, too."""
-        operation.go_on_with(self._after_topics_changed(names))
+        operation.go_on_with(self._after_topics_changed(names, begin_new_partitions(self, sorted(names))))
 
-    def _after_topics_changed(self, names: set[str]) -> Work:
+    def _after_topics_changed(self, names: set[str], beginnings: Work) -> Work:
+        yield from beginnings
         have_come = any(name in self.topics.by_name for name in names)
         for some in self._some_groups():
             yield functools.partial(self._note_changed_topics, names, have_come, some)
@@ -261,10 +263,11 @@ class GroupMachine:
         yield some
 
     def loaded(self, operation: Operation) -> None:
-        operation.go_on_with(self._after_loaded())
+        operation.go_on_with(self._after_loaded(begin_new_partitions(self, list(self.topics.by_name))))
         watch_age(self, operation)
 
-    def _after_loaded(self) -> Work:
+    def _after_loaded(self, beginnings: Work) -> Work:
+        yield from beginnings
         for some in self._some_groups():
             yield functools.partial(self._set_timers, some)
         for some in self._some_groups():

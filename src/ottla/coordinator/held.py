@@ -13,7 +13,7 @@ from typing import TypeAlias
 from ottla.coordinator.offsets.offsets import Committed, PartitionKey
 from ottla.coordinator.told import told_assignment
 from ottla.coordinator.topics_view import TopicsView, TopicView
-from ottla.records.growth import NO_OFFSET, held_back, is_held_back
+from ottla.records.growth import NO_OFFSET, held_back
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment
 from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.uuids import ZERO_UUID
@@ -57,15 +57,6 @@ def _position(topic: TopicView, offsets: OffsetsOfGroup) -> Callable[[int], int]
         return committed.value.offset
 
     return position
-
-
-def is_begun(topic: TopicView, parent: int, index: int, offsets: OffsetsOfGroup) -> bool:
-    """Whether a group that has committed nothing of a new partition goes on in it from its parent.
-
-    It begins with the first record then, wherever it would begin with a topic that it does not know.
-    """
-    position = _position(topic, offsets)
-    return position(parent) >= 0 and not is_held_back(topic.growths, index, position)
 
 
 # Assignments that a member has made

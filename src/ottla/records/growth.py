@@ -80,22 +80,6 @@ def held_back(growths: Growths, committed: Callable[[int], int]) -> dict[int, He
     return held
 
 
-def is_held_back(growths: Growths, index: int, committed: Callable[[int], int]) -> bool:
-    """Whether one partition is among those of `held_back`: nobody has to look at all of them for that."""
-    growth = next((each for each in growths if index in each.new_partitions), None)
-    if growth is None:
-        return False
-    parent = growth.parent_of(index)
-    if growth.phase is not Phase.OPEN or committed(parent) < growth.fences.get(parent, NO_OFFSET):
-        return True
-    return is_held_back(growths, parent, committed)
-
-
-def parent_of(growths: Growths, index: int) -> int | None:
-    """The partition whose keys went to this one; None where it was there from the start, or not added in order."""
-    return next((growth.parent_of(index) for growth in growths if index in growth.new_partitions), None)
-
-
 def is_growing(growths: Growths) -> bool:
     return bool(growths) and growths[-1].phase is not Phase.OPEN
 

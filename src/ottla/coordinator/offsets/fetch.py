@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.coordinator.held import is_begun
 from ottla.coordinator.offsets.offsets import Committed, PartitionKey
 from ottla.coordinator.topics_view import TopicsView
-from ottla.records.growth import parent_of
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequestGroup,
@@ -124,7 +122,7 @@ class FetchedOffsets:
             return _nothing(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
         committed = self._committed.get(partition)
         if committed is None or self._is_of_another_topic(name, committed):
-            return _start(index) if self._is_begun(name, index) else _nothing(index, ErrorCode.NONE)
+            return _nothing(index, ErrorCode.NONE)
         value = committed.value
         return OffsetFetchResponsePartitions(
             partition_index=index,
@@ -134,24 +132,10 @@ class FetchedOffsets:
             error_code=ErrorCode.NONE,
         )
 
-    def _is_begun(self, name: str, index: int) -> bool:
-        """Whether the group goes on in a partition that its topic got when it grew in order."""
-        topic = self._topics.by_name.get(name)
-        if topic is None or not topic.growths:
-            return False
-        parent = parent_of(topic.growths, index)
-        return parent is not None and is_begun(topic, parent, index, self._committed)
-
     def _is_of_another_topic(self, name: str, committed: Committed) -> bool:
         """Whether it was committed for a topic of the same name that was deleted since."""
         topic = self._topics.by_name.get(name)
         return topic is not None and committed.value.topic_id not in (topic.topic_id, ZERO_UUID)
-
-
-def _start(index: int) -> OffsetFetchResponsePartitions:
-    return OffsetFetchResponsePartitions(
-        partition_index=index, committed_offset=0, metadata="", error_code=ErrorCode.NONE
-    )
 
 
 def _nothing(index: int, code: ErrorCode) -> OffsetFetchResponsePartitions:
