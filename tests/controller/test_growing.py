@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from ottla.controller.changes import BrokerUp, Change, ChangedReplicas, NewPartitions
+from ottla.controller.changes import BrokerUp, Change, ChangedReplicas, ChangedStates, NewPartitions
 from ottla.controller.cluster import Cluster
 from ottla.controller.elections import PREFERRED, UNCLEAN, decide_elections
 from ottla.controller.feed import changes_between, changes_of, decode_changes, encode_changes
@@ -25,6 +25,7 @@ from ottla.controller.growing import (
 from ottla.controller.layout import NOBODY, BrokerNode, decode_topic, encode_topic
 from ottla.controller.leaders import broker_down, broker_up, imbalanced, replicas_failed, rules_in
 from ottla.controller.steps import finished
+from ottla.controller.topic_names import OFFSETS_TOPIC
 from ottla.controller.topics import Defaults, decide_creations, decide_expansions, still_possible
 from ottla.log.topic_defaults import KAFKA_DEFAULTS
 from ottla.records.growth import Phase
@@ -35,13 +36,16 @@ from ottla.wire.messages.create_topics import CreatableTopic
 IN_ORDER = InOrder("murmur2", 100)
 
 
-def cluster_with(partitions: int, factor: int = 2) -> Cluster:
+def cluster_with(partitions: int, factor: int = 2, names: tuple[str, ...] = ("t",)) -> Cluster:
     cluster = Cluster()
     for node_id in (1, 2, 3):
         cluster.replay(BrokerUp(node_id, node_id, BrokerNode({})))
-    asked = CreatableTopic(name="t", num_partitions=partitions, replication_factor=factor, assignments=[], configs=[])
+    asked = [
+        CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor, assignments=[], configs=[])
+        for name in names
+    ]
     ids = itertools.count(1)
-    made = decide_creations(cluster, [asked], Defaults(KAFKA_DEFAULTS), Random(1), lambda: next(ids).to_bytes(16))
+    made = decide_creations(cluster, asked, Defaults(KAFKA_DEFAULTS), Random(1), lambda: next(ids).to_bytes(16))
     replay(cluster, *made.values())
     return cluster
 
@@ -67,6 +71,19 @@ def grow(cluster: Cluster, count: int, fences: dict[int, int]) -> None:
 
 def leaders(cluster: Cluster) -> list[int]:
     return [state.leader_id for state in cluster.states["t"]]
+
+
+def test_all_coordinators_of_groups_are_there_when_a_topic_begins_to_grow() -> None:
+    """Each notes which groups know the topic from before."""
+    cluster = cluster_with(2, names=("t", OFFSETS_TOPIC))
+    state = cluster.states[OFFSETS_TOPIC][1]
+    replay(cluster, ChangedStates({OFFSETS_TOPIC: {1: state._replace(leader_id=NOBODY)}}))
+    refusal = expand(cluster, 4)
+    assert isinstance(refusal, ApiError)
+    assert refusal.code is ErrorCode.LEADER_NOT_AVAILABLE
+    assert OFFSETS_TOPIC in str(refusal.message)
+    replay(cluster, ChangedStates({OFFSETS_TOPIC: {1: state}}))
+    assert isinstance(expand(cluster, 4), NewPartitions)
 
 
 def test_new_partitions_have_no_leader_before_the_fences_are_known() -> None:
