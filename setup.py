@@ -1,16 +1,16 @@
 """Builds the compiled modules. Everything else is in pyproject.toml.
 
-The record codec, the hash of keys, the wire's fast path, the rows of MySQL's binlog and its JSON are ordinary Python
-that Cython also compiles. The extensions are optional: where there is no C compiler it goes on without them, and the
-same files run as they are.
+The record codec, the hash of keys, the checksums of batches that another producer sends on, the wire's fast path, the
+rows of MySQL's binlog and its JSON are ordinary Python that Cython also compiles. The extensions are optional: where
+there is no C compiler it goes on without them, and the same files run as they are.
 """
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 MODULES = (
-    "ottla.records.codec", "ottla.records.key_hash", "ottla.wire.fast_path", "ottla.connect.mysql.row_image",
-    "ottla.connect.mysql.binary_json",
+    "ottla.records.codec", "ottla.records.key_hash", "ottla.records.crc_change", "ottla.wire.fast_path",
+    "ottla.connect.mysql.row_image", "ottla.connect.mysql.binary_json",
 )  # fmt: skip
 
 extensions = cythonize(

@@ -61,12 +61,14 @@ def as_they_are(source: str, target: str, count: int, _codec: str) -> None:
         reader.assign({SOURCE: 0})
         while copied < count:
             batches: list[Batch] = []
-            while copied < count and sum(batch.header.size for batch in batches) < TRANSACTION_BYTES:
+            size_bytes = 0
+            while copied < count and size_bytes < TRANSACTION_BYTES:
                 found = [batch for data in reader.poll() for batch in data.visible()]
                 copied += sum(batch.header.count for batch in found)
+                size_bytes += sum(batch.header.size for batch in found)
                 batches += found
             with producer.transaction():
-                producer.send_batches([(COPY, batch.bytes) for batch in batches])
+                producer.send_batches([(COPY, batch) for batch in batches])
 
 
 def record_by_record(source: str, target: str, count: int, codec: str) -> None:

@@ -90,5 +90,7 @@ def test_tables_and_lists_travel_together() -> None:
             queue.add(chunk, indexes, 10, 100, 0.0)
             expected += [(chunk.keys[index] if chunk.keys else None, chunk.values[index]) for index in indexes]
         assert len(queue.waiting) == 1
-        sent = read_records(queue.take().encode(Encoding(NONE, None), BufferPool()))
+        encoded = queue.take().encode(Encoding(NONE, None), BufferPool())
+        assert isinstance(encoded, bytearray)
+        sent = read_records(encoded)
         assert [(record.key, record.value) for record in sent] == expected

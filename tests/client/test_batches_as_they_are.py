@@ -24,8 +24,8 @@ from ottla.client import (
     TopicPartition,
     TopicRecreated,
 )
-from ottla.records.batch import read_header
-from ottla.records.build import ControlMarker, build_batch, build_marker, copy_batch
+from ottla.records.batch import read_header, stamp_crc
+from ottla.records.build import ControlMarker, build_batch, build_marker
 from ottla.testing import LocalBroker
 
 HERE, THERE = TopicPartition("here", 0), TopicPartition("there", 1)
@@ -53,8 +53,8 @@ def test_a_batch_is_moved_without_a_look_at_its_records(broker: LocalBroker, cod
         producer.send_many("here", records)
         reader.assign({HERE: 0})
         [data] = poll_until(reader, 50)
+        assert producer.send_batches((THERE, batch) for batch in data.visible()) == [0]  # known to be sound
         batches = [(THERE, batch.bytes) for batch in data.visible()]
-        assert producer.send_batches(batches) == [0]
         assert producer.send_batches(batches) == [50]  # numbered as others are
         with Producer(broker.bootstrap, transactional_id="t") as transactional, transactional.transaction():
             assert transactional.send_batches(batches * 2) == [100, 150]
@@ -127,6 +127,22 @@ def test_a_topic_that_was_created_again_is_told(broker: LocalBroker) -> None:
         assert isinstance(told.value, TopicRecreated)
 
 
+def test_a_partition_with_much_to_read_keeps_no_other_waiting(broker: LocalBroker) -> None:
+    """An answer has room for one batch: each partition has its turn."""
+    broker.topic("three", partitions=3)
+    places = [TopicPartition("three", index) for index in range(3)]
+    with Producer(broker.bootstrap) as producer, BatchReader(broker.bootstrap, fetch_bytes=1) as reader:
+        for _ in range(5):
+            producer.send_many("three", [NewRecord(b"v", partition=place.partition) for place in places])
+        reader.assign(dict.fromkeys(places, 0))
+        found: list[FetchedData] = []
+        while len(found) < 6:
+            found += reader.poll(10_000)
+        assert [data.partition for data in found[:6]] == [0, 1, 2] * 2
+    with Reader(broker.bootstrap, "three", fetch_bytes=1) as plain:
+        assert [plain.poll(10_000)[0].partition for _ in range(6)] == [0, 1, 2] * 2
+
+
 def test_a_broker_that_restarts_is_waited_for(broker: LocalBroker) -> None:
     with BatchReader(broker.bootstrap) as reader:
         reader.assign({HERE: 0})
@@ -144,10 +160,8 @@ def test_a_batch_that_is_too_large_and_cannot_be_read_is_refused(broker: LocalBr
         admin.alter_configs(Resource(ResourceKind.TOPIC, "there"), [change])
     spoilt = build_batch([b"x" * 1_000] * 10, timestamp=1)
     spoilt[-30:] = b"\xff" * 30
-    sums_up = copy_batch(
-        spoilt, producer_id=-1, producer_epoch=-1, base_sequence=-1, is_transactional=False
-    )  # with the checksum of what is in it now
+    stamp_crc(spoilt, 0, len(spoilt))  # the checksum of what is in it now
     with Producer(broker.bootstrap) as producer:
         with pytest.raises(DeliveryFailed, match="MESSAGE_TOO_LARGE"):
-            producer.send_batches([(THERE, bytes(sums_up))])
+            producer.send_batches([(THERE, bytes(spoilt))])
         assert producer.send_batches([(THERE, bytes(build_batch([b"a"], timestamp=1)))]) == [0]

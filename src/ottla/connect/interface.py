@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from ottla.client import Message, Reader, TopicPartition
+from ottla.records.read import Batch
 
 
 class ConnectorRefused(Exception):
@@ -46,10 +47,14 @@ class SourceBatch(NamedTuple):
     """A whole record batch that a source moves on as it is (`Producer.send_batches`)."""
 
     place: TopicPartition
-    batch: bytes | memoryview
+    batch: bytes | memoryview | Batch
     record_count: int
     token: Any = None
     """What the source knows it by."""
+
+    @property
+    def size_bytes(self) -> int:
+        return self.batch.header.size if isinstance(self.batch, Batch) else len(self.batch)
 
 
 class SinkBatch(NamedTuple):

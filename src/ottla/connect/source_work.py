@@ -48,7 +48,7 @@ class Gathered:
             if isinstance(record, SourceBatch):
                 self.batches.append(record)
                 self.count += record.record_count - 1
-                size_bytes += len(record.batch)
+                size_bytes += record.size_bytes
                 continue
             topic, value, key, headers, partition, timestamp_ms, problem = record
             if problem is not None:

@@ -19,6 +19,7 @@ from ottla.records.codec import (
     encode_values,
 )
 from ottla.records.compression import compress, decompress
+from ottla.records.crc_change import changed_crc
 
 _CONTROL_KEY = struct.Struct(">hh")  # version, type
 _CONTROL_VALUE = struct.Struct(">hi")  # version, coordinator epoch
@@ -128,19 +129,25 @@ def may_be_copied(header: at.BatchHeader) -> bool:
     )
 
 
-def copy_batch(
+def header_for_copy(
     batch: Buffer, *, producer_id: int, producer_epoch: int, base_sequence: int, is_transactional: bool
 ) -> bytearray:
-    """A batch with the same records as one that may be copied, compressed as they are, as another producer sends it."""
+    """The header under which another producer sends the records of a batch that may be copied.
+
+    What comes behind the header stays as it is, compressed or not, and is not looked at: its checksum is taken from
+    the one that the batch has. If that was wrong, so is the new one.
+    """
     header = at.read_header(batch)
-    copied = bytearray(batch)
+    copied = bytearray(at.HEADER_SIZE)
     attributes = header.codec | (at.TRANSACTIONAL if is_transactional else 0)
     at.HEADER.pack_into(
         copied, 0,
         0, header.length, -1, at.MAGIC, 0, attributes, header.last_offset_delta,
         header.base_timestamp, header.max_timestamp, producer_id, producer_epoch, base_sequence, header.count,
     )  # fmt: skip
-    at.stamp_crc(copied, 0, len(copied))
+    before = crc32c(memoryview(batch)[at.ATTRIBUTES_AT : at.HEADER_SIZE])
+    after = crc32c(memoryview(copied)[at.ATTRIBUTES_AT :])
+    _CRC.pack_into(copied, at.CRC_AT, changed_crc(header.crc, before, after, header.size - at.HEADER_SIZE))
     return copied
 
 

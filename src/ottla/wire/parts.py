@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -20,7 +20,16 @@ class FileRange(Protocol):
     def size_bytes(self) -> int: ...
 
 
-Part: TypeAlias = Buffer | FileRange
+class Joined(NamedTuple):
+    """Buffers that follow each other, in the place of one that has the bytes of all."""
 
+    buffers: tuple[Buffer, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(map(len, self.buffers))
+
+
+Part: TypeAlias = Buffer | FileRange
 
 BUFFERS = (bytes, bytearray, memoryview)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Annotated, TypeAlias
 
-from ottla.wire.parts import Buffer, FileRange
+from ottla.wire.parts import Buffer, FileRange, Joined
 
 LONGEST_STRING_BYTES = 0x7FFF
 """Of all strings: the older versions have an int16 for the length, and Kafka holds the later ones to it."""
@@ -49,4 +49,4 @@ Bool: TypeAlias = Annotated[bool, Fixed("?")]
 Uuid: TypeAlias = Annotated[bytes, Fixed("16s")]
 String: TypeAlias = Annotated[str, Text()]
 Bytes: TypeAlias = Annotated[bytes, Blob()]
-Records: TypeAlias = Annotated[Buffer | FileRange, RecordsBlob()]
+Records: TypeAlias = Annotated[Buffer | FileRange | Joined, RecordsBlob()]

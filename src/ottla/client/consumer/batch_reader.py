@@ -71,7 +71,7 @@ class BatchReader:
 
     def __init__(
         self, bootstrap: str | Sequence[str], *, isolation: Isolation = Isolation.READ_COMMITTED,
-        partition_bytes: int = FetchLimits().partition_bytes, fetch_bytes: int = DEFAULT_FETCH_BYTES,
+        partition_bytes: int = DEFAULT_FETCH_BYTES, fetch_bytes: int = DEFAULT_FETCH_BYTES,
         options: ClientOptions = ClientOptions(),  # noqa: B008 - immutable
     ) -> None:  # fmt: skip
         check_numbers(locals(), LEAST)
@@ -79,6 +79,7 @@ class BatchReader:
         self._isolation = Isolation(isolation)
         self._limits = FetchLimits(partition_bytes, fetch_bytes)
         self._places: dict[TopicPartition, _Place] = {}
+        """In the order in which they are asked for."""
         self._asked: dict[asyncio.Task[Answer], tuple[int, Line, dict[TopicPartition, _Place]]] = {}
         self._found: list[FetchedData] = []
         """What came and was not given out yet."""
@@ -297,6 +298,7 @@ class BatchReader:
                 known.leader_epochs.took(data.epochs)
                 known.offset = data.next_offset
                 self._found.append(data)
+                self._places[place] = self._places.pop(place)  # it is asked for last: an answer has room for some
 
     def _trouble(self, place: TopicPartition, known: _Place, error: ClientError) -> None:
         """Leave a partition alone for a while; tell if that cannot help, or has not for too long."""

@@ -288,6 +288,9 @@ class Reader:
                 if place.end_offset is not None:
                     place.offset = min(place.offset, place.end_offset)
                 found.append(data)
+                places[wanted.partition] = places.pop(
+                    wanted.partition
+                )  # it is asked for last: an answer has room for some
         return found
 
     async def _recover(self, places: dict[int, _Place]) -> None:

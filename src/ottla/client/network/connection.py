@@ -25,7 +25,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import decode_response, encode_request
 from ottla.wire.header import read_correlation_id
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ottla.wire.parts import Buffer
+from ottla.wire.parts import Buffer, Joined
 from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.schema import Request, Response
 from ottla.wire.versions import Versions
@@ -239,7 +239,7 @@ class Connection(asyncio.BufferedProtocol):
             self._pending.append(_Pending(self._correlation_id, request.api, version, future, due, deadline, limit_ms))
             if self._look is None or deadline < self._look.when():
                 self._look_at(deadline)
-        self._outgoing.put(cast(list[Buffer], parts))
+        self._outgoing.put(cast(list[Buffer | Joined], parts))
         self._outgoing.pump(self._transport)
         return future
 

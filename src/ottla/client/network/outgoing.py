@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from ottla.wire.parts import Buffer
+from ottla.wire.parts import Buffer, Joined
 
 SMALL_BYTES = 64 * 1024
-PIECE_BYTES = 256 * 1024
+PIECE_BYTES = 512 * 1024
 
 
 class Transport(Protocol):
@@ -33,9 +33,9 @@ class Outgoing:
         """Whether there is something left."""
         return bool(self._pieces)
 
-    def put(self, parts: list[Buffer]) -> None:
-        if len(parts) == 1 and len(parts[0]) <= SMALL_BYTES:
-            self._pieces += parts
+    def put(self, parts: list[Buffer | Joined]) -> None:
+        if len(parts) == 1 and not isinstance(parts[0], Joined) and len(parts[0]) <= SMALL_BYTES:
+            self._pieces.append(parts[0])
         else:
             self._pieces += pieces(parts)
 
@@ -54,11 +54,11 @@ class Outgoing:
         self._pieces.clear()
 
 
-def pieces(parts: Iterable[Buffer]) -> Iterator[Buffer]:
+def pieces(parts: Iterable[Buffer | Joined]) -> Iterator[Buffer]:
     """The same bytes: what is small is joined, also with the beginning of what is large, which is cut."""
     small: list[Buffer] = []
     small_bytes = 0
-    for part in parts:
+    for part in _buffers(parts):
         rest = memoryview(part)
         while rest:
             head = rest[: SMALL_BYTES - small_bytes]
@@ -74,3 +74,11 @@ def pieces(parts: Iterable[Buffer]) -> Iterator[Buffer]:
             rest = rest[len(head) :]
     if small:
         yield b"".join(small)
+
+
+def _buffers(parts: Iterable[Buffer | Joined]) -> Iterator[Buffer]:
+    for part in parts:
+        if isinstance(part, Joined):
+            yield from part.buffers
+        else:
+            yield part

@@ -9,9 +9,10 @@ from ottla.client.errors import ClientError
 from ottla.client.producer.buffer_pool import BufferPool
 from ottla.client.producer.chunk import Chunk, Headers, Indexes, Piece, pick, pick_bytes
 from ottla.client.producer.delivery import Delivery, Outcome
-from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, Buffer, CorruptBatch
-from ottla.records.build import build_batch, copy_batch
+from ottla.records.batch import HEADER_SIZE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, Buffer, CorruptBatch
+from ottla.records.build import build_batch, header_for_copy
 from ottla.records.codec import Column
+from ottla.wire.parts import Joined
 
 if TYPE_CHECKING:
     from ottla.client.producer.partition_queue import PartitionQueue
@@ -56,7 +57,7 @@ class Batch:
         self.pieces: list[Piece] = []
         self.identity = ANONYMOUS
         self.sequence = NO_SEQUENCE
-        self.encoded: bytearray | None = None
+        self.encoded: bytearray | Joined | None = None
         self.trouble: ClientError | None = None
         """Why the last attempt failed."""
         self.may_be_written = False
@@ -118,15 +119,16 @@ class Batch:
         self.sequence = sequence
         self.encoded = None
 
-    def encode(self, encoding: Encoding, pool: BufferPool) -> bytearray:
+    def encode(self, encoding: Encoding, pool: BufferPool) -> bytearray | Joined:
         if self.encoded is None and self.copied is not None:
-            self.encoded = copy_batch(
+            header = header_for_copy(
                 self.copied,
                 producer_id=self.identity.producer_id,
                 producer_epoch=self.identity.epoch,
                 base_sequence=self.sequence,
                 is_transactional=encoding.is_transactional,
             )
+            self.encoded = Joined((header, memoryview(self.copied)[HEADER_SIZE:]))
         elif self.encoded is None:
             one_time = isinstance(self.timestamps, int)
             memory = pool.take()

@@ -37,6 +37,7 @@ from ottla.records import checksum
 from ottla.records.batch import CorruptBatch, check_batch
 from ottla.records.build import may_be_copied
 from ottla.records.compression import NAMES, NONE, codec_number, compress
+from ottla.records.read import Batch as ReadBatch
 from ottla.wire.apis import INIT_PRODUCER_ID
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -295,11 +296,12 @@ class Producer(Sending):
             await settled(chunk)
         return _deliveries(chunk)
 
-    async def send_batches(self, batches: Iterable[tuple[TopicPartition, bytes | memoryview]]) -> list[int]:
+    async def send_batches(self, batches: Iterable[tuple[TopicPartition, bytes | memoryview | ReadBatch]]) -> list[int]:
         """Writes whole record batches as they are, compressed or not, and waits for it; the offset of each.
 
         For who moves records from one topic to another: `FetchedData.visible` has batches, and `may_be_copied` says
-        whether one can be sent on. DeliveryFailed if any was not written, InvalidRecord if one cannot be.
+        whether one can be sent on. Those are known to be sound; bytes are checked before. DeliveryFailed if any was not
+        written, InvalidRecord if one cannot be.
         """
         self._check_loop()
         chunks = [self._copied(place, batch) for place, batch in batches]
@@ -310,12 +312,16 @@ class Producer(Sending):
             await settled(chunk)
         return [_deliveries(chunk)[0].offset for chunk in chunks]
 
-    def _copied(self, place: TopicPartition, batch: bytes | memoryview) -> Chunk:
+    def _copied(self, place: TopicPartition, given: bytes | memoryview | ReadBatch) -> Chunk:
         check_topic(place.topic)
-        try:
-            header = check_batch(batch)
-        except CorruptBatch as error:
-            raise InvalidRecord(str(error), topic=place.topic, partition=place.partition) from error
+        if isinstance(given, ReadBatch):
+            header, batch = given
+        else:
+            batch = memoryview(given)
+            try:
+                header = check_batch(batch)
+            except CorruptBatch as error:
+                raise InvalidRecord(str(error), topic=place.topic, partition=place.partition) from error
         if not may_be_copied(header) or header.size != len(batch):
             reason = "only a batch of records without gaps, with times of their own, can be sent on as it is"
             raise InvalidRecord(reason, topic=place.topic, partition=place.partition)

@@ -436,7 +436,7 @@ class Sender:
     def _decide(self, decided: Iterable[tuple[Batch, Outcome]]) -> None:
         for batch, outcome in decided:
             self._buffer.release(batch.size_bytes)
-            if outcome.offset(0) >= 0 and batch.encoded is not None:
+            if outcome.offset(0) >= 0 and isinstance(batch.encoded, bytearray):
                 self.produce.pool.give(batch.encoded)  # all of it was sent, for it was acknowledged
             self.counts.decided(batch, outcome)
             if outcome.error is not None:

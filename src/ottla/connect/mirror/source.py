@@ -186,7 +186,7 @@ class Copying:
             self._task.lag_seconds = max(time.time() - header.max_timestamp / 1000, 0.0) if self._behind() else 0.0
             if header.base_offset >= data.fetch_offset and may_be_copied(header):
                 token = (data.topic, data.partition, header.base_offset, header.count)
-                yield SourceBatch(place, batch.bytes, header.count, token)
+                yield SourceBatch(place, batch, header.count, token)
                 continue
             records = batch.records(data.fetch_offset)
             if records:
