@@ -19,7 +19,24 @@ def test_addresses(text: str, addresses: list[Address]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", ",", ":9092", "a:", "a:b", "a:0", "a:65536", "a:1:2", "::1", "[::1", "[::1]9", "[]:1"]
+    "text",
+    [
+        "",
+        ",",
+        ":9092",
+        "a:",
+        "a:b",
+        "a:0",
+        "a:65536",
+        "a:1:2",
+        "::1",
+        "[::1",
+        "[::1]9",
+        "[]:1",
+        "a\0b:1",
+        "a b:1",
+        f"{'a' * 64}.de:1",
+    ],
 )
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(ValueError, match="HOST:PORT"):

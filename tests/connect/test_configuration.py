@@ -48,6 +48,10 @@ SINK = '[connectors.a]\ntype = "files-sink"\ntopics = ["t"]\npath = "p"\n'
         ("x = [", "Invalid value"),
         ("bootstap = 'a:1'\n" + SINK, "there is no setting 'bootstap'; there are bootstrap,"),
         ("bootstrap = 1\n" + SINK, "bootstrap is a text, not 1"),
+        ("bootstrap = ['a:1']\n" + SINK, "bootstrap is a text, not a list"),
+        ("bootstrap = 'a:b'\n" + SINK, "bootstrap: 'a:b' is no address: it is HOST:PORT"),
+        ("bootstrap = '${env:GONE}'\n" + SINK, "bootstrap: the environment has no variable GONE"),
+        ("connectors = [1]", "connectors is a table, not a list"),
         ("[connectors.a]\npath = 'x'", "connector a: type is missing"),
         ("[connectors.a]\ntype = 'fils'", "connector a: there is no type 'fils'; there are files-source,"),
         ("[connectors.a]\ntype = 'nothing.here:X'", "connector a: nothing is not installed"),
@@ -60,6 +64,9 @@ SINK = '[connectors.a]\ntype = "files-sink"\ntopics = ["t"]\npath = "p"\n'
         (SINK + "pth = 'x'", "connector a: files-sink has no setting 'pth'; there are path, format"),
         (SINK + "tasks = 0", "connector a: tasks is at least 1, not 0"),
         (SINK + "tasks = true", "connector a: tasks is a whole number, not True"),
+        (SINK + "tasks = 10_000", "connector a: tasks is at most 1,000, not 10,000"),
+        (SINK + "dead_letter = ''", "connector a: dead_letter: '' is no name for a topic"),
+        (SINK.replace('["t"]', "['a b']"), "connector a: topics: 'a b' is no name for a topic"),
         (SINK + "format = 'csv'", "connector a: format is one of jsonl, parquet, not a text"),
         (SINK + "topics_pattern = 'x'", "connector a: a sink has topics = [...] or topics_pattern"),
         (
@@ -94,12 +101,59 @@ MYSQL = "[connectors.a]\ntype = 'mysql-source'\nuser = 'u'\n"
         ("tables = ['a.*']\npartitions = 0", "partitions is at least 1, not 0"),
         ("tables = ['a.*']\ntopic = '{schema}.x'", "topic may hold {database} and {table}, and nothing else"),
         ("tables = ['a.*']\ntopic = '{'", "topic may hold {database} and {table}, and nothing else"),
+        ("tables = ['a.*']\nchunk_rows = 0", "chunk_rows is at least 1, not 0"),
+        ("tables = ['a.*']\nport = 70_000", "port is from 1 to 65535, not 70000"),
+        ("tables = ['a.*']\nhost = ''", "host is empty"),
+        ("tables = ['a.*']\ntransactions_topic = 'a/b'", "transactions_topic: 'a/b' is no name for a topic"),
     ],
 )
 def test_a_mistake_in_the_settings_of_mysql(tmp_path: Path, text: str, sentence: str) -> None:
     with pytest.raises(ConfigurationRefused) as refused:
         read(tmp_path, MYSQL + text).connectors["a"].make()
     assert f"connector a: {sentence}" in str(refused.value)
+
+
+FILES = "[connectors.a]\ntype = 'files-source'\n"
+SQL = "[connectors.a]\ntype = 'sql-sink'\nurl = 'sqlite://'\ntopics = ['t']\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (FILES + "path = ''\ntopic = 't'", "path is empty"),
+        (FILES + "path = 'p'\ntopic = ''", "topic: '' is no name for a topic"),
+        (FILES + "path = 'p'\ntopic = 't'\npoll_ms = 0", "poll_ms is at least 1, not 0"),
+        (SINK.replace('"p"', '""'), "path is empty"),
+        (SQL + "table = '{schema}'", "table may hold {topic} and {table}, and nothing else in braces: '{schema}'"),
+        (SQL + "table = ''", "table is empty"),
+    ],
+)
+def test_a_mistake_in_the_settings_of_files_and_sql(tmp_path: Path, text: str, sentence: str) -> None:
+    with pytest.raises(ConfigurationRefused) as refused:
+        read(tmp_path, text).connectors["a"].make()
+    assert f"connector a: {sentence}" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password = ['${env:PW}']\ntables = ['a.*']",
+        "password = {a = '${env:PW}'}\ntables = ['a.*']",
+        "password = 12345678\ntables = ['a.*']",
+        "password = '${env:PW}'\ntables = ['${env:PW}']",
+        "tables = ['a.*']\nstart = '${env:PW}'",
+        "tables = ['a.*']\ntopic = '${env:PW}{x}'",
+        "tables = ['a.*']\n\n[connectors.b]\ntype = 'files-sink'\npath = 'p'\ntopics = ['t/${env:PW}']",
+    ],
+)
+def test_a_mistake_shows_no_secret(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigurationRefused) as refused:
+        read(tmp_path, MYSQL + text, PW="12345678").connectors["a"].make()
+    assert "12345678" not in str(refused.value)
+
+
+def test_the_addresses_of_the_cluster_may_come_from_the_environment(tmp_path: Path) -> None:
+    assert read(tmp_path, "bootstrap = '${env:HERE}:9092'\n" + SINK, HERE="kafka").bootstrap == "kafka:9092"
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

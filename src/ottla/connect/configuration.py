@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from ottla.client import ClientOptions
+from ottla.client.network.address import parse_addresses
 from ottla.connect.interface import Connector, Sink, Source
-from ottla.connect.secrets import SecretMissing, Secrets
+from ottla.connect.secrets import SecretMissing, Secrets, may_be_secret
 from ottla.connect.task_machine import Retries
+from ottla.connect.topics import check_topic_name
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
 BUILT_IN = {
@@ -29,7 +31,11 @@ BUILT_IN = {
 }
 EXTRAS = {"sqlalchemy": "connect", "pyarrow": "connect", "pymysql": "mysql"}
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
-_WORDS: dict[Any, str] = {str: "a text", int: "a whole number", bool: "true or false", float: "a number"}
+_WORDS: dict[Any, str] = {
+    str: "a text", int: "a whole number", bool: "true or false", float: "a number", list: "a list", dict: "a table",
+}  # fmt: skip
+MOST_TASKS = 1_000
+"""Each is a thread, and of a source a partition of its topic of positions."""
 
 
 class ConfigurationRefused(ValueError):
@@ -59,6 +65,7 @@ class ConnectorConfiguration:
     connector: type[Connector]
     settings: Mapping[str, Any]
     common: Common
+    secrets: Secrets
 
     @property
     def is_source(self) -> bool:
@@ -69,7 +76,7 @@ class ConnectorConfiguration:
         try:
             return self.connector(**self.settings)
         except ValueError as error:
-            raise ConfigurationRefused(f"connector {self.name}: {error}") from None
+            raise ConfigurationRefused(self.secrets.hide(f"connector {self.name}: {error}")) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +113,11 @@ def load_document(
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationRefused(f"{path}: {error}") from None
     environment = os.environ if environment is None else environment
+    secrets = Secrets(environment, path.parent)
     try:
-        return read(document, Secrets(environment, path.parent), environment, path.parent)
+        return read(document, secrets, environment, path.parent)
     except ConfigurationRefused as error:
-        raise ConfigurationRefused(f"{path}: {error}") from None
+        raise ConfigurationRefused(secrets.hide(f"{path}: {error}")) from None
 
 
 def read(document: Mapping[str, Any], secrets: Secrets, environment: Mapping[str, str], folder: Path) -> Configuration:
@@ -118,14 +126,24 @@ def read(document: Mapping[str, Any], secrets: Secrets, environment: Mapping[str
         if name not in known:
             raise ConfigurationRefused(f"there is no setting {name!r}; there are {', '.join(known)}")
         if type(value) is not known[name]:
-            raise ConfigurationRefused(f"{name} is {_WORDS.get(known[name], 'a table')}, not {value!r}")
+            raise ConfigurationRefused(f"{name} is {_WORDS[known[name]]}, not {_shown(name, value)}")
     if not document.get("connectors"):
         raise ConfigurationRefused("there is no connector: begin one with [connectors.NAME]")
     connectors = {name: _read_connector(name, given, secrets, folder) for name, given in document["connectors"].items()}
     if document.get("session_timeout_ms", 1) < 1:
         raise ConfigurationRefused(f"session_timeout_ms is at least 1, not {document['session_timeout_ms']}")
-    bootstrap = document.get("bootstrap") or environment.get("OTTLA_BOOTSTRAP") or DEFAULT_BOOTSTRAP
+    bootstrap = _read_bootstrap(document.get("bootstrap"), secrets, environment)
     return Configuration(bootstrap, document.get("session_timeout_ms", 10_000), connectors, secrets)
+
+
+def _read_bootstrap(given: str | None, secrets: Secrets, environment: Mapping[str, str]) -> str:
+    try:
+        resolved: str = secrets.resolve("bootstrap", given or "")
+        bootstrap = resolved or environment.get("OTTLA_BOOTSTRAP") or DEFAULT_BOOTSTRAP
+        parse_addresses(bootstrap)
+    except ValueError as error:  # SecretMissing is one, too
+        raise ConfigurationRefused(f"bootstrap: {error}") from None
+    return bootstrap
 
 
 def _read_connector(name: str, given: Any, secrets: Secrets, folder: Path) -> ConnectorConfiguration:
@@ -147,15 +165,24 @@ def _read_connector(name: str, given: Any, secrets: Secrets, folder: Path) -> Co
     _check_own(about, given["type"], own, connector, common_names)
     common = Common(**common_given)
     _check_common(about, common, connector)
-    return ConnectorConfiguration(name, given["type"], connector, own, common)
+    return ConnectorConfiguration(name, given["type"], connector, own, common, secrets)
 
 
 def _check_common(about: str, common: Common, connector: type[Connector]) -> None:
     for name in ("tasks", "transaction_ms", "transaction_records", "backoff_ms"):
         if getattr(common, name) < 1:
             raise ConfigurationRefused(f"{about}: {name} is at least 1, not {getattr(common, name)}")
+    if common.tasks > MOST_TASKS:
+        raise ConfigurationRefused(f"{about}: tasks is at most {MOST_TASKS:,}, not {common.tasks:,}")
     if common.retries < 0:
         raise ConfigurationRefused(f"{about}: retries is at least 0, not {common.retries}")
+    try:
+        for topic in common.topics:
+            check_topic_name("topics", topic)
+        if common.dead_letter is not None:
+            check_topic_name("dead_letter", common.dead_letter)
+    except ValueError as error:
+        raise ConfigurationRefused(f"{about}: {error}") from None
     if issubclass(connector, Sink):
         if bool(common.topics) == bool(common.topics_pattern):
             raise ConfigurationRefused(f'{about}: a sink has topics = [...] or topics_pattern = "..."')
@@ -231,8 +258,10 @@ def _check_types(about: str, given: Mapping[str, Any], hints: Mapping[str, Any],
 
 
 def _shown(name: str, value: Any) -> str:
-    """What may be a secret is not shown."""
-    return repr(value) if not isinstance(value, str) else "a text"
+    """What may be a secret, or hold one, is not shown."""
+    if isinstance(value, bool | int | float) and not may_be_secret(name):
+        return repr(value)
+    return _WORDS.get(type(value), "a time")
 
 
 def _fits(value: Any, hint: Any) -> bool:

@@ -31,6 +31,9 @@ class FilesSink(Sink):
     def __init__(
         self, *, path: str, format: Literal["jsonl", "parquet"] = "jsonl", content: Literal["value", "record"] = "value"
     ) -> None:  # fmt: skip
+        """ValueError for settings that cannot be."""
+        if not path:
+            raise ValueError("path is empty: it names the folder that files are written to")
         self._folder = Path(path)
         self._format = format
         self._content = content

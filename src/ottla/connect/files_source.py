@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ottla.connect.interface import ConnectorRefused, Finding, Source, SourceRecord, Task, Yielded
+from ottla.connect.topics import check_topic_name
 from ottla.pipelines.tables.event import to_json
 
 HEAD_BYTES = 1024
@@ -32,11 +33,17 @@ class FilesSource(Source):
         self, *, path: str, topic: str, format: Literal["jsonl", "parquet"] = "jsonl",
         key: list[str] | None = None, poll_ms: int = 1000,
     ) -> None:  # fmt: skip
+        """ValueError for settings that cannot be."""
+        check_topic_name("topic", topic)
+        if not path:
+            raise ValueError("path is empty: it names a file, or a pattern as in/*.jsonl")
+        if poll_ms < 1:
+            raise ValueError(f"poll_ms is at least 1, not {poll_ms}")
         self._path = path
         self._topic = topic
         self._format = format
         self._key = key or []
-        self._poll_ms = max(poll_ms, 1)
+        self._poll_ms = poll_ms
 
     def check(self) -> Iterable[Finding]:
         files = self._files()

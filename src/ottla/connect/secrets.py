@@ -22,6 +22,11 @@ class SecretMissing(ValueError):
     """What a setting refers to is not there; the text says so."""
 
 
+def may_be_secret(name: str) -> bool:
+    """By the name of a setting."""
+    return _SECRET_NAME.search(name) is not None
+
+
 class Secrets:
     def __init__(self, environment: Mapping[str, str], folder: Path) -> None:
         self._environment = environment
@@ -32,7 +37,7 @@ class Secrets:
         """The value with what it refers to, in lists and tables too."""
         if isinstance(value, str):
             resolved = _REFERENCE.sub(self._look_up, value)
-            if _SECRET_NAME.search(name):
+            if may_be_secret(name):
                 self._learn(resolved)
             if (found := _URL_PASSWORD.match(resolved)) is not None:
                 self._learn(found[1])

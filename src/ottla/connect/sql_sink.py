@@ -46,6 +46,13 @@ class SqlSink(Sink):
         self, *, url: str, table: str = "{topic}", format: Literal["change", "row"] = "change",
         keys: list[str] | None = None,
     ) -> None:  # fmt: skip
+        """ValueError for settings that cannot be."""
+        try:
+            table.format(topic="", table="")
+        except (LookupError, ValueError, AttributeError):
+            raise ValueError(f"table may hold {{topic}} and {{table}}, and nothing else in braces: {table!r}") from None
+        if not table:
+            raise ValueError("table is empty: it is a name, or holds {topic} or {table}")
         self._url = url
         self._name = table
         self._format = format

@@ -1,10 +1,13 @@
-"""The topics that connectors need: made if they are not there."""
+"""The topics that connectors need: made if they are not there; and what their names are made of."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from ottla.client import Admin, ClientOptions, NewTopic, ServerError
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 # Small segments, cleaned soon: what is read at a start stays short.
 COMPACTED: Mapping[str, str] = {
@@ -12,6 +15,19 @@ COMPACTED: Mapping[str, str] = {
     "min.cleanable.dirty.ratio": "0.1",
     "segment.bytes": str(16 << 20),
 }
+
+
+def is_topic_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None and name not in (".", "..")
+
+
+def check_topic_name(setting: str, name: str) -> None:
+    """ValueError, in words, where a setting holds no name for a topic."""
+    if not is_topic_name(name):
+        raise ValueError(
+            f"{setting}: {name!r} is no name for a topic, which is made of up to 249 letters of ASCII, digits, dots, "
+            "dashes and underscores"
+        )
 
 
 def ensure_topic(

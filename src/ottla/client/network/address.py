@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 DEFAULT_PORT = 9092
 HIGHEST_PORT = 65535
+LONGEST_LABEL = 63
 
 
 class Address(NamedTuple):
@@ -41,6 +42,12 @@ def _parse(text: str) -> Address:
         host, colon, port = text.partition(":")
         is_sound = not colon or bool(port)
     number = int(port) if port.isdecimal() else 0
-    if not is_sound or not host or (port and not 0 < number <= HIGHEST_PORT):
+    if not is_sound or not _is_host(host) or (port and not 0 < number <= HIGHEST_PORT):
         raise ValueError(f"{text!r} is no address: it is HOST:PORT, as in localhost:9092 or [::1]:9092")
     return Address(host, number or DEFAULT_PORT)
+
+
+def _is_host(text: str) -> bool:
+    """Whether it can be one: names of hosts have up to 63 characters between dots, and nothing that is not seen."""
+    is_seen = text.isprintable() and not any(map(str.isspace, text))
+    return is_seen and bool(text) and all(len(label) <= LONGEST_LABEL for label in text.split("."))

@@ -28,11 +28,13 @@ from ottla.client import (
     TopicPartition,
     TopicRecreated,
 )
+from ottla.client.network.address import parse_addresses
 from ottla.connect.interface import ConnectorRefused, Finding, Source, SourceBatch, Task, Yielded
 from ottla.connect.mirror.groups import MirroredGroups
 from ottla.connect.mirror.origins import Origin, Origins
 from ottla.connect.mirror.progress import PartitionProgress, Progress, Run, TopicProgress
 from ottla.connect.mirror.topics import CopiedTopics, Pair, TopicChoice
+from ottla.connect.topics import check_topic_name
 from ottla.records.build import build_batch, may_be_copied
 
 OPTIONS = ClientOptions(client_id="ottla-mirror")
@@ -52,6 +54,13 @@ class MirrorSource(Source):
             raise ValueError('topics is missing: topics = ["NAME", "PATTERN.*"]')
         if refresh_seconds <= 0:
             raise ValueError(f"refresh_seconds is above 0, not {refresh_seconds}")
+        for side, bootstrap in (("source", source), ("target", target)):
+            try:
+                parse_addresses(bootstrap)
+            except ValueError as error:
+                raise ValueError(f"{side}: {error}") from None
+        if prefix:
+            check_topic_name("prefix", prefix)
         self.source, self.target = source, target
         self.choice = TopicChoice(topics, exclude or [], prefix)
         self.groups = groups or []

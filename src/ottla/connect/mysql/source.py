@@ -22,9 +22,9 @@ from ottla.connect.mysql.connection import Address, BinlogConnection, Server, Sq
 from ottla.connect.mysql.envelope import ChangeEnvelope, DebeziumEnvelope, Envelope
 from ottla.connect.mysql.history import SchemaHistory
 from ottla.connect.mysql.values import decode_of
+from ottla.connect.topics import check_topic_name, is_topic_name
 
 WAIT_SECONDS = 0.2
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _GTID = re.compile(r"\d+-\d+-\d+(,\d+-\d+-\d+)*")
 
 
@@ -50,15 +50,25 @@ class MysqlSource(Source):
         self._partitions = partitions
         self._envelope = envelope
         self._tombstones = tombstones
-        self._chunk_rows = max(chunk_rows, 1)
+        self._chunk_rows = chunk_rows
         self._snapshot_max_threads = snapshot_max_threads
         self._start = start
         self._transactions_topic = transactions_topic
         if start not in ("snapshot", "now") and _GTID.fullmatch(start) is None and _place(start) is None:
             raise ValueError(f"start is snapshot, now, FILE:POSITION or a GTID as 0-7-42, not {start!r}")
-        for name, number in (("partitions", partitions), ("snapshot_max_threads", snapshot_max_threads)):
+        at_least_1 = {
+            "partitions": partitions, "snapshot_max_threads": snapshot_max_threads, "chunk_rows": chunk_rows,
+        }  # fmt: skip
+        for name, number in at_least_1.items():
             if number < 1:
                 raise ValueError(f"{name} is at least 1, not {number}")
+        if not 0 < port < 1 << 16:
+            raise ValueError(f"port is from 1 to 65535, not {port}")
+        for name, text in (("host", host), ("user", user)):
+            if not text:
+                raise ValueError(f"{name} is empty")
+        if transactions_topic is not None:
+            check_topic_name("transactions_topic", transactions_topic)
         try:
             topic.format(database="", table="")
         except (LookupError, ValueError, AttributeError):
@@ -165,7 +175,7 @@ class MysqlSource(Source):
 
     def _topic_of(self, database: str, table: str) -> str:
         topic = self._topic.format(database=database, table=table)
-        if _TOPIC.fullmatch(topic) is None:
+        if not is_topic_name(topic):
             raise ConnectorRefused(
                 f"table {database}.{table}: {topic!r} is no name for a topic, which has letters of ASCII, digits, "
                 "dots, dashes and underscores; leave the table out with exclude, or give it a connector of its own, "
