@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from ottla.client import ClientOptions, Producer
+from ottla.connect import supervisor
 from ottla.connect.interface import ConnectorRefused
 from ottla.connect.positions import Positions
 from ottla.connect.reset import reset_connector
-from ottla.connect.state import Wish, load_states, make_wish
+from ottla.connect.state import Wish, load_states, make_wish, now_ms
 from ottla.testing import LocalBroker
 from tests.connect.running import configuration_of, records_of, running, until, values_of
 
@@ -51,6 +52,21 @@ def test_what_fails_is_tried_again_and_told(ottla: LocalBroker, tmp_path: Path) 
         flag.unlink()
         until(lambda: len(values_of(ottla.bootstrap, "numbers")) >= 100)
     assert values_of(ottla.bootstrap, "numbers") == expected(0)
+
+
+def test_a_clock_that_is_set_back_keeps_nobody_waiting(
+    ottla: LocalBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    back_ms = 0
+    monkeypatch.setattr(supervisor, "now_ms", lambda: now_ms() - back_ms)
+    flag = tmp_path / "flag"
+    flag.touch()
+    with running(tmp_path, ottla.bootstrap, counting(fail_at=55, flag=str(flag), backoff_ms=200, retries=1000)):
+        until(lambda: (found := status_of(ottla.bootstrap)) and found.error)
+        back_ms = 3_600_000
+        flag.unlink()
+        until(lambda: len(values_of(ottla.bootstrap, "numbers")) >= 100)
+        until(lambda: status_of(ottla.bootstrap).time_ms < now_ms() - back_ms // 2)  # it goes on telling, too
 
 
 def test_it_fails_for_good_and_is_begun_anew_by_a_user(ottla: LocalBroker, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def reset_connector(configuration: Configuration, connector: ConnectorConfigurat
 def refuse_if_running(configuration: Configuration, name: str) -> None:
     states, _ = load_states(configuration.bootstrap, configuration.client_options)
     for task, status in states.of(name).tasks.items():
-        if status.state in ("running", "stopping", "waiting") and now_ms() - status.time_ms < FRESH_MS:
+        if status.state in ("running", "stopping", "waiting") and abs(now_ms() - status.time_ms) < FRESH_MS:
             raise ConnectorRefused(
                 f"task {task} is {status.state} in runner {status.runner}: pause it first, or end the runners"
             )

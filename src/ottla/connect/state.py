@@ -162,3 +162,8 @@ class StateFollower:
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def steady_ms() -> int:
+    """Of a clock that nobody sets."""
+    return time.monotonic_ns() // 1_000_000

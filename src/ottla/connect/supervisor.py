@@ -24,7 +24,7 @@ from ottla.connect.metrics import TaskMetrics
 from ottla.connect.positions import Positions, group_of
 from ottla.connect.sink_work import SinkWork
 from ottla.connect.source_work import SourceWork
-from ottla.connect.state import StateFollower, TaskStatus, now_ms
+from ottla.connect.state import StateFollower, TaskStatus, now_ms, steady_ms
 from ottla.connect.task_machine import (
     Assigned,
     Ended,
@@ -56,6 +56,7 @@ class SupervisedTask:
         self.task: Task | None = None
         self.told_state: State | None = None
         self.told_at_ms = 0
+        """By the steady clock."""
         self._number = number
         self._count = count
         self._hide = hide
@@ -66,7 +67,7 @@ class SupervisedTask:
 
     def handle(self, event: Any) -> None:
         """What the machine answers is done at once."""
-        for effect in self.machine.handle(event, now_ms()):
+        for effect in self.machine.handle(event, steady_ms()):
             if isinstance(effect, Start):
                 self._start()
             elif self.task is not None:
@@ -108,7 +109,7 @@ class SupervisedTask:
             lag_seconds=self.task.lag_seconds if self.task is not None and is_running else None,
             doing=self.task.doing if self.task is not None and is_running else None,
             error=machine.error,
-            error_at_ms=machine.error_at_ms,
+            error_at_ms=None if machine.error_at_ms is None else now_ms() - (steady_ms() - machine.error_at_ms),
             partitions=list(getattr(self._work, "partitions", [])),
         )
 
@@ -263,7 +264,7 @@ class Supervisor:
 
     def _step(self) -> None:
         wish = Wanted(*self._states.wish_for(self.connector.name))
-        now = now_ms()
+        now = steady_ms()
         for task in self._tasks.values():
             task.handle(wish)
             task.step()
@@ -272,6 +273,6 @@ class Supervisor:
 
     def _tell_status(self, task: SupervisedTask) -> None:
         status = task.status(self._runner)
-        task.told_state, task.told_at_ms = task.machine.state, status.time_ms
+        task.told_state, task.told_at_ms = task.machine.state, steady_ms()
         self._states.tell(self.connector.name, task.name, status)
         self._tell(self.connector.name, task.name, status)

@@ -98,6 +98,7 @@ class TaskMachine:
         self._effects: list[Effect] = []
 
     def handle(self, event: Any, now_ms: int) -> list[Effect]:
+        """`now_ms` is of a clock that nobody sets: what waits for it must not wait for an hour that comes again."""
         self._now_ms = now_ms
         handler = TABLE.get((self.state, type(event)))
         _note(self, event)
