@@ -18,7 +18,7 @@ from ottla.connect.reset import reset_connector
 from ottla.connect.sink_work import SinkWork
 from ottla.connect.sql_sink import SqlSink
 from ottla.connect.state import load_states
-from ottla.pipelines.tables.event import ChangeEvent, encode_event, encode_key
+from ottla.pipelines.tables.event import ChangeEvent, encode_event, encode_key, to_json
 from ottla.records.codec import Record
 from ottla.testing import LocalBroker
 from tests.connect.running import configuration_of, records_of, running, until
@@ -283,6 +283,86 @@ def test_rows_without_events_are_upserted_and_deleted(tmp_path: Path) -> None:
     ]
     sink.write(SinkBatch("t", 0, records, -1, 3))
     assert rows_of(database) == [(2, 2)]
+    sink.close()
+
+
+def row_batch(*records: tuple[dict[str, Any], dict[str, Any] | None], start: int = -1) -> SinkBatch:
+    """Of keys and rows."""
+    first = max(start, 0)
+    messages = [
+        Message("t", 0, Record(offset, 0, encode_key(key), None if row is None else to_json(row), ()))
+        for offset, (key, row) in enumerate(records, first)
+    ]
+    return SinkBatch("t", 0, messages, start, first + len(messages))
+
+
+def test_a_key_is_the_same_in_any_order_of_its_columns(tmp_path: Path) -> None:
+    database = tmp_path / "x.db"
+    sink = make_sql_sink(database, format="row", table="goods")
+    sink.write(
+        row_batch(
+            ({"id": 1, "b": 2}, {"v": "deleted"}),
+            ({"id": 2, "b": 1}, {"v": "stays"}),
+            ({"b": 1, "id": 1}, {"v": "stays, too"}),
+            ({"b": 2, "id": 1}, None),
+        )
+    )
+    assert sorted(rows_of(database)) == [(1, 1, "stays, too"), (2, 1, "stays")]
+    sink.close()
+
+
+def test_rows_are_the_same_in_one_batch_and_in_several(tmp_path: Path) -> None:
+    key = {"id": 1}
+    changes = [(key, {"a": 1, "b": 1}), (key, {"a": 2}), (key, None), (key, {"b": 3}), (key, {"c": [4, {"x": None}]})]
+    found = []
+    for size in (len(changes), 1):
+        database = tmp_path / f"{size}.db"
+        sink = make_sql_sink(database, format="row", table="goods")
+        for start in range(0, len(changes), size):
+            sink.write(row_batch(*changes[start : start + size], start=start or -1))
+        sink.close()
+        with sqlite3.connect(database) as connection:
+            found.append(connection.execute("SELECT id, a, b, c FROM goods").fetchall())
+    assert found == [[(1, None, 3, '[4, {"x": null}]')]] * 2
+
+
+def test_numbers_and_times_lose_nothing_in_columns_that_were_narrower(tmp_path: Path) -> None:
+    database = tmp_path / "x.db"
+    sink = make_sql_sink(database, table="goods")
+    narrow = {"id": "int", "n": "int", "at": "date", "is": "boolean"}
+    wide = {"id": "int", "n": "double", "at": "timestamp", "is": "int"}
+
+    def event(key: int, columns: dict[str, str], **row: Any) -> Message:
+        made = ChangeEvent("c", {"id": key}, None, {"id": key, **row}, 1, columns=columns, table="goods")
+        return Message("t", 0, Record(key, 0, None, encode_event(made), ()))
+
+    sink.write(SinkBatch("t", 0, [event(0, narrow, n=1, at="2026-01-02", **{"is": True})], -1, 1))
+    sink.write(SinkBatch("t", 0, [event(1, wide, n=1.5, at="2026-01-02T03:04:05", **{"is": 7})], 1, 2))
+    assert rows_of(database) == [(0, 1, "2026-01-02", 1), (1, 1.5, "2026-01-02 03:04:05.000000", 7)]
+    with pytest.raises(BadRecord, match="column at is timestamp, which cannot hold bigint as well"):
+        sink.write(SinkBatch("t", 0, [event(2, wide | {"at": "bigint"}, at=1)], 2, 3))
+    sink.close()
+
+
+def test_a_truncate_empties_the_table(tmp_path: Path) -> None:
+    database = tmp_path / "x.db"
+    sink = SqlSink(url=f"sqlite:///{database}", table="goods")
+    sink.open(Task("c", count_partitions=lambda topic: 2 if topic == "t2" else 1))
+
+    def messages(topic: str) -> list[Message]:
+        events = [
+            ChangeEvent("c", {"id": 1}, None, {"id": 1}, 1, table="goods"),
+            ChangeEvent("t", None, None, None, 2, table="goods"),
+            ChangeEvent("c", {"id": 2}, None, {"id": 2}, 3, table="goods"),
+        ]
+        return [
+            Message(topic, 0, Record(offset, 0, None, encode_event(event), ())) for offset, event in enumerate(events)
+        ]
+
+    sink.write(SinkBatch("t", 0, messages("t"), -1, 3))
+    assert rows_of(database) == [(2,)]
+    with pytest.raises(BadRecord, match="its changes are in 2 partitions"):
+        sink.write(SinkBatch("t2", 0, messages("t2"), -1, 3))
     sink.close()
 
 

@@ -58,6 +58,29 @@ def test_a_table_is_made_followed_and_widened(url: str, mariadb: MariaDb, databa
     sink.close()
 
 
+def test_no_value_is_rounded_where_a_column_was_narrower(url: str, mariadb: MariaDb, database: str) -> None:
+    sink = make_sink(url)
+    narrow = {"id": "int", "n": "bigint", "f": "float", "d": "decimal(10,2)", "at": "date", "is": "boolean"}
+    wide = {"id": "int", "n": "double", "f": "double", "d": "double", "at": "timestamp", "is": "string"}
+    first = {"id": 1, "n": 1, "f": 0.5, "d": "1.25", "at": "2026-01-02"}
+    second = {"id": 2, "n": 1.5, "f": 0.123456789, "d": 0.123456789, "at": "2026-01-02T03:04:05"}
+    sink.write(batch(-1, ("c", first, {name: narrow[name] for name in first})))
+    sink.write(batch(1, ("c", second, {name: wide[name] for name in second})))
+    found = mariadb.run("SELECT id, n, f, d, CAST(at AS CHAR) FROM goods ORDER BY id", database=database)
+    assert found == (
+        (1, 1.0, 0.5, 1.25, "2026-01-02 00:00:00.000000"),
+        (2, 1.5, 0.123456789, 0.123456789, "2026-01-02 03:04:05.000000"),
+    )
+    mariadb.run("CREATE TABLE goods2 (id INT PRIMARY KEY, n BIGINT NOT NULL DEFAULT 7)", database=database)
+    mariadb.run(f"INSERT INTO goods2 VALUES (1, {(1 << 53) + 1})", database=database)
+    other = SqlSink(url=url, table="goods2")
+    other.open(Task("c2"))
+    with pytest.raises(BadRecord, match="has numbers that are not exact as double"):
+        other.write(batch(-1, ("c", {"id": 2, "n": 0.5}, {"id": "int", "n": "double"})))
+    other.close()
+    sink.close()
+
+
 def test_one_of_two_writers_is_fenced(url: str, mariadb: MariaDb, database: str) -> None:
     one, other = make_sink(url), make_sink(url)
     small = {"id": "int", "n": "int"}

@@ -87,7 +87,7 @@ class Task:
 
     def __init__(
         self, connector: str, number: int = 0, count: int = 1, *, read_topic: Callable[[str], Reader] | None = None,
-        create_topic: Callable[..., None] | None = None,
+        create_topic: Callable[..., None] | None = None, count_partitions: Callable[[str], int] | None = None,
     ) -> None:  # fmt: skip
         self.connector = connector
         self.number = number
@@ -101,6 +101,7 @@ class Task:
         self._stopping = threading.Event()
         self._read_topic = read_topic
         self._create_topic = create_topic
+        self._count_partitions = count_partitions
 
     @property
     def is_stopping(self) -> bool:
@@ -117,6 +118,10 @@ class Task:
         """All that is in a topic now, committed, from its beginning: to learn what was written before."""
         assert self._read_topic is not None
         return self._read_topic(topic)
+
+    def count_partitions(self, topic: str) -> int:
+        """Of a topic that is there; 1 where nobody can be asked."""
+        return 1 if self._count_partitions is None else self._count_partitions(topic)
 
     def create_topic(self, topic: str, **options: Any) -> None:
         """Unless it exists. `partitions`, `configs` as in `ottla topics create`."""

@@ -46,7 +46,11 @@ class SinkWork:
         """What it reads at the moment, for its status."""
 
     def make_task(self, number: int, count: int) -> Task:
-        return Task(self._configuration.name, number, count)
+        return Task(self._configuration.name, number, count, count_partitions=self._count_partitions)
+
+    def _count_partitions(self, topic: str) -> int:
+        with Admin(self._bootstrap, self._options) as admin:
+            return len(admin.describe_topics([topic])[0].partitions)
 
     def run(self, task: Task) -> None:
         """Until it is told to stop, or something fails."""

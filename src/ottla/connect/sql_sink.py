@@ -15,7 +15,8 @@ from sqlalchemy.dialects import mysql
 
 from ottla.client import Message, TopicPartition
 from ottla.connect.interface import BadRecord, Fenced, Finding, Sink, SinkBatch, Task
-from ottla.connect.sql_tables import DoesNotFit, SqlTable, to_sql
+from ottla.connect.sql_tables import SqlTable
+from ottla.connect.sql_types import DoesNotFit, joined, to_sql, word_of
 from ottla.pipelines.tables.event import InvalidEvent, Row, read_event
 
 OFFSETS = "ottla_offsets"
@@ -24,13 +25,30 @@ REFUSED = (sa.exc.DataError, sa.exc.IntegrityError, OverflowError, UnicodeError)
 
 
 class _Change(NamedTuple):
-    """What becomes of a key; `row` is None where it is deleted."""
+    """What becomes of a key; `row` is None where it is deleted. Without a key, all rows are."""
 
     offset: int
     table: str
     key: Row
     row: Row | None
     columns: Mapping[str, str] | None
+
+
+class _Result:
+    """What becomes of a key by all changes of a batch: it is deleted, or written, or one after the other."""
+
+    def __init__(self, key: Row) -> None:
+        self.key = key
+        self.row: Row | None = None
+        self.is_deleted = False
+
+    def take(self, row: Row | None) -> None:
+        """Rows may have some columns only: what came before stays in the others."""
+        if row is None:
+            self.is_deleted = True
+            self.row = None
+        else:
+            self.row = row if self.row is None else self.row | row
 
 
 class SqlSink(Sink):
@@ -68,6 +86,7 @@ class SqlSink(Sink):
             sa.Column("next_offset", sa.BigInteger, nullable=False),
         )
         self._connector = ""
+        self._task: Task | None = None
 
     def check(self) -> Iterable[Finding]:
         try:
@@ -80,7 +99,7 @@ class SqlSink(Sink):
             yield Finding(f"the database cannot be reached: {_first_line(error)}", is_problem=True)
 
     def open(self, task: Task) -> None:
-        self._connector = task.connector
+        self._connector, self._task = task.connector, task
         self._engine = sa.create_engine(self._url)
         self._offsets.create(self._engine, checkfirst=True)
 
@@ -107,8 +126,9 @@ class SqlSink(Sink):
             with self._engine.begin() as connection:
                 self._store_offset(connection, batch)
                 self._apply(connection, changes)
-        except REFUSED as error:
-            self._find_bad(changes, error)
+        except Exception as error:
+            if _is_refused(error):
+                self._find_bad(changes, error)
             raise
 
     def _store_offset(self, connection: Any, batch: SinkBatch) -> None:
@@ -145,6 +165,10 @@ class SqlSink(Sink):
             return
         event = read_event(json.loads(record.value), record.key)
         table = self._table_name(record.topic, event.table)
+        if event.operation == "t":
+            self._check_alone(record.topic, table)
+            yield _Change(record.offset, table, {}, None, None)
+            return
         keys = self._keys or tuple(event.key or ()) or self._table(table).keys
         if not keys:
             raise DoesNotFit("the change has no key; name the columns with keys = [...]")
@@ -163,6 +187,15 @@ class SqlSink(Sink):
             yield _Change(record.offset, table, old, None, event.columns)
         yield _Change(record.offset, table, new, event.after | new, event.columns)
 
+    def _check_alone(self, topic: str, table: str) -> None:
+        """That no other partition has changes of before a truncate, or of after it."""
+        count = 1 if self._task is None else self._task.count_partitions(topic)
+        if count > 1:
+            raise DoesNotFit(
+                f"table {table} was truncated, and its changes are in {count} partitions: which rows of the others "
+                "came before is not known; empty the table by hand, or have its changes in a topic with one partition"
+            )
+
     def _read_row(self, record: Message) -> Iterator[_Change]:
         table = self._table_name(record.topic, None)
         key_document = json.loads(record.key) if record.key and not (self._keys and record.value is not None) else None
@@ -178,7 +211,7 @@ class SqlSink(Sink):
         key = _part(row, self._keys) if self._keys else key_document
         if not isinstance(key, dict):
             raise DoesNotFit("the row has no key: name its columns with keys = [...]")
-        yield _Change(record.offset, table, key, row | key, None)
+        yield _Change(record.offset, table, key, key | row | key, None)
 
     def _table_name(self, topic: str, table: str | None) -> str:
         plain = topic.replace(".", "_").replace("-", "_")
@@ -193,45 +226,70 @@ class SqlSink(Sink):
 
     def _fit_tables(self, changes: Sequence[_Change]) -> None:
         """Tables are made as all changes together need them."""
-        needed: dict[str, tuple[dict[str, str], tuple[str, ...], int]] = {}
+        needed: dict[str, tuple[dict[str, str], tuple[str, ...], dict[str, int]]] = {}
         for change in changes:
-            columns, _, _ = needed.setdefault(change.table, ({}, tuple(change.key), change.offset))
+            if not change.key:
+                continue
+            columns, _, offsets = needed.setdefault(change.table, ({}, tuple(change.key), {}))
             row = change.row if change.row is not None else change.key
             for name, value in row.items():
-                kind = (change.columns or {}).get(name) or _type_of(value)
-                if kind is not None:
-                    columns[name] = _wider(columns.get(name), kind)
-        for name, (columns, keys, offset) in needed.items():
+                word = (change.columns or {}).get(name) or word_of(value)
+                if word is not None:
+                    wider = joined(columns.get(name, word), word)
+                    if wider is None:
+                        reason = f"column {name} is {columns[name]} in a row before, which cannot hold {word} as well"
+                        raise BadRecord(change.offset, f"table {change.table}: {reason}")
+                    if wider != columns.get(name):
+                        columns[name], offsets[name] = wider, change.offset
+        for table, (columns, keys, offsets) in needed.items():
+            offset = min(offsets.values())
             try:
-                self._table(name).ensure(columns, keys)
+                if self._table(table).table is None:
+                    self._table(table).create(columns, keys)
+                for name, word in columns.items():
+                    offset = offsets[name]
+                    self._table(table).ensure(name, word)
             except DoesNotFit as error:
                 raise BadRecord(offset, str(error)) from None
 
     def _apply(self, connection: Any, changes: Sequence[_Change]) -> None:
-        """The last change of each key is what counts."""
-        last: dict[tuple[Any, ...], _Change] = {}
+        """All changes of a key become one: keys are the same if they are so for the database."""
+        results: dict[str, dict[frozenset[tuple[str, Any]], _Result]] = {}
         for change in changes:
-            last[change.table, *(json.dumps(value) for value in change.key.values())] = change
-        deletes: dict[str, list[Row]] = {}
-        upserts: dict[tuple[Any, ...], list[Row]] = {}
-        for change in last.values():
+            if not change.key:
+                results[change.table] = {}
+                if self._table(change.table).table is not None:
+                    self._table(change.table).clear(connection)
+                continue
             key = self._converted(change, change.key)
-            if change.row is None:
-                deletes.setdefault(change.table, []).append(key)
-            else:
-                row = self._converted(change, change.row)
-                upserts.setdefault((change.table, tuple(key), tuple(row)), []).append(row)
-        for table, keys in deletes.items():
-            if self._table(table).table is not None:
-                self._table(table).delete(connection, keys)
-        for (table, names, _), rows in upserts.items():
-            self._table(table).upsert(connection, rows, names)
+            of_table = results.setdefault(change.table, {})
+            result = of_table.setdefault(frozenset(key.items()), _Result(key))
+            result.take(None if change.row is None else self._converted(change, change.row))
+        for name, of_table in results.items():
+            table = self._table(name)
+            if table.table is not None:
+                self._write_rows(connection, table, list(of_table.values()))
+
+    def _write_rows(self, connection: Any, table: SqlTable, results: Sequence[_Result]) -> None:
+        deletes: dict[tuple[str, ...], list[Row]] = {}
+        upserts: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Row]] = {}
+        for result in results:
+            names = tuple(sorted(result.key))
+            if result.is_deleted:
+                deletes.setdefault(names, []).append(result.key)
+            if result.row is not None:
+                upserts.setdefault((names, tuple(sorted(result.row))), []).append(result.row)
+        for keys in deletes.values():
+            table.delete(connection, keys)
+        for (names, _), rows in upserts.items():
+            table.upsert(connection, rows, names)
 
     def _converted(self, change: _Change, row: Row) -> Row:
-        columns = change.columns or {}
+        columns, there = change.columns or {}, self._table(change.table).words
         try:
             return {
-                name: to_sql(name, value, columns.get(name) or _type_of(value) or "") for name, value in row.items()
+                name: to_sql(name, value, columns.get(name) or word_of(value) or "", there.get(name))
+                for name, value in row.items()
             }
         except DoesNotFit as error:
             raise BadRecord(change.offset, str(error)) from None
@@ -242,7 +300,9 @@ class SqlSink(Sink):
             with self._engine.connect() as connection:
                 try:
                     self._apply(connection, [change])
-                except REFUSED as refused:
+                except Exception as refused:
+                    if not _is_refused(refused):
+                        raise
                     raise BadRecord(change.offset, _first_line(refused)) from error
                 finally:
                     connection.rollback()
@@ -259,25 +319,9 @@ def _part(row: Row | None, keys: Sequence[str]) -> Row | None:
     return {key: row[key] for key in keys}
 
 
-def _type_of(value: Any) -> str | None:
-    match value:
-        case None:
-            return None
-        case bool():
-            return "boolean"
-        case int():
-            return "bigint"
-        case float():
-            return "double"
-    return "string"
-
-
-def _wider(known: str | None, asked: str) -> str:
-    """Where the changes of one batch differ, the later type counts: a table widens and never narrows."""
-    if known in ("smallint", "int", "bigint") and asked in ("smallint", "int", "bigint"):
-        order = ("smallint", "int", "bigint")
-        return order[max(order.index(known), order.index(asked))]
-    return asked
+def _is_refused(error: Exception) -> bool:
+    """Whether a value is why, and not the connection. A plain StatementError comes before the database is asked."""
+    return isinstance(error, REFUSED) or type(error) is sa.exc.StatementError
 
 
 def _first_line(error: Exception) -> str:

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import datetime as dt
-import decimal
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
+from ottla.connect.sql_types import EXACT_IN_DOUBLE, DoesNotFit, digits_of, joined, word_of_column
+
 KEY_TEXT_LENGTH = 255
 """Of a text in a primary key, where the database wants a length."""
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
-_WHOLE = ("smallint", "int", "bigint")
-_WHOLE_DIGITS = {"smallint": 5, "int": 10, "bigint": 19}
-
-
-class DoesNotFit(ValueError):
-    """A column or value that the table cannot take; the text says why."""
 
 
 class SqlTable:
@@ -30,6 +21,8 @@ class SqlTable:
         self.name = name
         self._engine = engine
         self.table: Any = None
+        self.words: dict[str, str | None] = {}
+        """What each column holds; None where there is no word for it."""
         self._reflect()
 
     def _reflect(self) -> None:
@@ -38,96 +31,112 @@ class SqlTable:
             self.table = sa.Table(self.name, metadata, autoload_with=self._engine)
         except sa.exc.NoSuchTableError:
             self.table = None
+            return
+        self.words = {column.name: self._word_of(column.type) for column in self.table.columns}
+
+    def _word_of(self, kind: Any) -> str | None:
+        word = word_of_column(kind)
+        return "double" if self._is_sqlite and word is not None and word.startswith("decimal") else word
+
+    @property
+    def _is_sqlite(self) -> bool:
+        """It has no decimals: what is given to such a column becomes a floating number."""
+        return bool(self._engine.dialect.name == "sqlite")
 
     @property
     def keys(self) -> tuple[str, ...]:
         return () if self.table is None else tuple(column.name for column in self.table.primary_key.columns)
 
-    def ensure(self, columns: Mapping[str, str], keys: Sequence[str]) -> None:
-        """Makes the table, adds columns, widens types. Each step is one that another runner may have done already."""
-        if self.table is None:
-            self._create(columns, keys)
-            return
-        there = {column.name: column for column in self.table.columns}
-        for name, kind in columns.items():
-            if name not in there:
-                self._alter(f"ADD COLUMN {self._quoted(name)} {self._compiled(self._type(kind, is_key=False))}", name)
-            elif (wider := self._wider(there[name].type, kind)) is not None:
-                self._widen(name, wider)
-        if set(columns) - set(there) or any(
-            self._wider(there[name].type, columns[name]) for name in columns if name in there
-        ):
-            self._reflect()
+    def ensure(self, name: str, word: str) -> None:
+        """Adds a column, or widens it. Another runner may have done so already.
 
-    def _create(self, columns: Mapping[str, str], keys: Sequence[str]) -> None:
+        DoesNotFit where the column would have to hold what does not go together, or would lose some of what it has.
+        """
+        if name not in self.words:
+            added = self._compiled(self._type(word, is_key=False))
+            self._alter(f"ADD COLUMN {self._quoted(name)} {added}", lambda: name in self.words)
+        elif (wider := self._wider(name, word)) is not None:
+            self._widen(name, wider)
+
+    def create(self, columns: Mapping[str, str], keys: Sequence[str]) -> None:
+        """Unless another runner has done so already."""
         if not keys:
             raise DoesNotFit(f"table {self.name}: its rows have no key; name the columns with keys = [...]")
         made = sa.Table(
             self.name,
             sa.MetaData(),
             *(
-                sa.Column(name, self._type(kind, is_key=name in keys), primary_key=name in keys, autoincrement=False)
-                for name, kind in columns.items()
+                sa.Column(name, self._type(word, is_key=name in keys), primary_key=name in keys, autoincrement=False)
+                for name, word in columns.items()
             ),
         )
         made.create(self._engine, checkfirst=True)
         self._reflect()
 
-    def _alter(self, change: str, column: str) -> None:
+    def _alter(self, change: str, is_done: Callable[[], bool]) -> None:
+        """Where it fails, another runner may have been first: then it is done."""
         try:
             with self._engine.begin() as connection:
                 connection.execute(sa.text(f"ALTER TABLE {self._quoted(self.name)} {change}"))
         except sa.exc.DBAPIError:
             self._reflect()
-            if column not in self.table.columns:
+            if not is_done():
                 raise
+        self._reflect()
 
-    def _widen(self, name: str, wider: Any) -> None:
-        kind, quoted = self._compiled(wider), self._quoted(name)
-        match self._engine.dialect.name:
-            case "sqlite":
-                return  # its columns take any value
-            case "postgresql":
-                self._alter(f"ALTER COLUMN {quoted} TYPE {kind}", name)
-            case "mysql" | "mariadb":
-                self._alter(f"MODIFY COLUMN {quoted} {kind}", name)
-            case other:
-                raise DoesNotFit(f"table {self.name}: column {name} has to become {kind}, which is to be done by hand "
-                                 f"in {other}")  # fmt: skip
+    # Wider columns.
 
-    def _wider(self, there: Any, asked: str) -> Any:
+    def _wider(self, name: str, asked: str) -> str | None:
         """The type that the column must get; None if it is wide enough."""
-        if self._engine.dialect.name == "sqlite":
+        known = self.words[name]
+        if known is None or known == asked or (known == "string" and asked != "binary"):
             return None
-        if isinstance(there, sa.Integer) and asked in _WHOLE:
-            known = "smallint" if isinstance(there, sa.SmallInteger) else "int"
-            if isinstance(there, sa.BigInteger):
-                known = "bigint"
-            return self._type(asked, is_key=False) if _WHOLE.index(asked) > _WHOLE.index(known) else None
-        if isinstance(there, sa.Integer) and (found := _DECIMAL.fullmatch(asked)):
-            return sa.Numeric(max(int(found[1]), 19 + int(found[2])), int(found[2]))
-        if isinstance(there, sa.Numeric) and not isinstance(there, sa.Float) and there.precision is not None:
-            digits = _digits(asked)
-            if digits is None:
-                return None
-            fraction = max(there.scale or 0, digits[1])
-            whole = max(there.precision - (there.scale or 0), digits[0])
-            if (whole + fraction, fraction) != (there.precision, there.scale or 0):
-                return sa.Numeric(whole + fraction, fraction)
-        if (
-            isinstance(there, sa.String)
-            and there.length is not None
-            and asked == "string"
-            and self.name not in self.keys
-        ):
-            return None
-        return None
+        if self._is_sqlite and known == "double" and digits_of(asked) is not None:
+            return None  # each value is looked at
+        wider = joined(known, asked)
+        if wider is None:
+            raise DoesNotFit(f"table {self.name}: column {name} is {known}, which cannot hold {asked} as well")
+        return None if wider == known or self._is_within(wider, known) else wider
 
-    def _type(self, kind: str, *, is_key: bool) -> Any:
-        if (found := _DECIMAL.fullmatch(kind)) is not None:
-            return sa.Numeric(int(found[1]), int(found[2]))
+    def _is_within(self, wider: str, known: str) -> bool:
+        """Of two exact numbers: whether the column has room for it, under another name."""
+        asked, there = digits_of(wider), digits_of(known)
+        return asked is not None and there is not None and asked[0] <= there[0] and asked[1] <= there[1]
+
+    def _widen(self, name: str, wider: str) -> None:
+        known, column = self.words[name], self.table.columns[name]
+        if wider == "double" and known == "bigint" and self._has_beyond(column):
+            raise DoesNotFit(
+                f"table {self.name}: column {name} has numbers that are not exact as {wider}, which it would have to be"
+            )
+        made = self._type(wider, is_key=name in self.keys)
+        kind, quoted = self._compiled(made), self._quoted(name)
+        match self._engine.dialect.name:
+            case "sqlite":  # its columns take any value: only who writes has to know
+                column.type, self.words[name] = made, wider
+                return
+            case "postgresql":
+                using = f" USING {quoted}::int::{kind}" if known == "boolean" else ""
+                self._alter(f"ALTER COLUMN {quoted} TYPE {kind}{using}", lambda: self._wider(name, wider) is None)
+            case "mysql" | "mariadb":
+                rest = "" if column.nullable else " NOT NULL"
+                self._alter(f"MODIFY COLUMN {quoted} {kind}{rest}", lambda: self._wider(name, wider) is None)
+            case other:
+                raise DoesNotFit(
+                    f"table {self.name}: column {name} has to become {kind}, which is to be done by hand in {other}"
+                )
+
+    def _has_beyond(self, column: Any) -> bool:
+        """Whether there are numbers that a floating one does not hold exactly."""
+        is_beyond = sa.or_(column > EXACT_IN_DOUBLE, column < -EXACT_IN_DOUBLE)
+        with self._engine.connect() as connection:
+            return connection.execute(sa.select(sa.literal(1)).where(is_beyond).limit(1)).first() is not None
+
+    def _type(self, word: str, *, is_key: bool) -> Any:
         is_mysql = self._engine.dialect.name in ("mysql", "mariadb")
-        match kind:
+        if word.startswith("decimal") and (digits := digits_of(word)) is not None:
+            return sa.Numeric(sum(digits), digits[1])
+        match word:
             case "string":
                 if is_mysql:
                     return mysql.VARCHAR(KEY_TEXT_LENGTH, collation=self._exact()) if is_key else mysql.LONGTEXT()
@@ -139,11 +148,11 @@ class SqlTable:
             case "timestamp":
                 return mysql.DATETIME(fsp=6) if is_mysql else sa.DateTime()
             case "float":
-                return sa.Float()
+                return sa.REAL() if self._engine.dialect.name == "postgresql" else sa.Float()
             case "double":
                 return sa.Double()
         return {"boolean": sa.Boolean, "smallint": sa.SmallInteger, "int": sa.Integer, "bigint": sa.BigInteger,
-                "date": sa.Date}[kind]()  # fmt: skip
+                "date": sa.Date}[word]()  # fmt: skip
 
     def _exact(self) -> str:
         """A collation in which texts are the same only if each character is: keys that differ are two rows."""
@@ -184,41 +193,6 @@ class SqlTable:
             [{f"key_{name}": value for name, value in key.items()} for key in keys],
         )
 
-
-def _digits(kind: str) -> tuple[int, int] | None:
-    if (found := _DECIMAL.fullmatch(kind)) is not None:
-        return int(found[1]) - int(found[2]), int(found[2])
-    return (_WHOLE_DIGITS[kind], 0) if kind in _WHOLE_DIGITS else None
-
-
-def to_sql(name: str, value: Any, kind: str) -> Any:
-    """A value of a change event as the database wants it."""
-    if value is None:
-        return None
-    try:
-        if kind.startswith("decimal"):
-            return decimal.Decimal(str(value))
-        match kind:
-            case "binary":
-                return base64.b64decode(value, validate=True)
-            case "date":
-                return dt.date.fromisoformat(value)
-            case "timestamp":
-                return _moment(value)
-            case "float" | "double":
-                return float(value)
-            case "string":
-                return value if isinstance(value, str) else str(value)
-            case "smallint" | "int" | "bigint":
-                return int(value)
-    except (ValueError, TypeError, ArithmeticError) as error:
-        raise DoesNotFit(f"column {name}: {value!r} is no {kind}: {error}") from None
-    return value
-
-
-def _moment(value: Any) -> dt.datetime:
-    """In UTC, without a zone."""
-    if isinstance(value, int):
-        return dt.datetime(1970, 1, 1) + dt.timedelta(milliseconds=value)
-    moment = dt.datetime.fromisoformat(value)
-    return moment.astimezone(dt.UTC).replace(tzinfo=None) if moment.tzinfo is not None else moment
+    def clear(self, connection: Any) -> None:
+        """Deletes all rows."""
+        connection.execute(sa.delete(self.table))
