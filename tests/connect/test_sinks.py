@@ -1,6 +1,8 @@
 """Sinks in a runner: files and tables, each record once; what they cannot take goes to the dead letters."""
 
+import errno
 import json
+import os
 import sqlite3
 from functools import partial
 from pathlib import Path
@@ -154,6 +156,27 @@ def test_of_two_writers_of_files_one_is_fenced(tmp_path: Path) -> None:
         other.write(batch([b"2"], 1))
     assert other.stored_offsets([place]) == {place: 6}
     assert [line for file in sorted(tmp_path.glob("*.jsonl")) for line in file.read_text().split()] == list("123456")
+
+
+@pytest.mark.parametrize("step", ["link", "fsync"])
+def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """What each attempt left would fill the disk further, and keep it full."""
+    sink = FilesSink(path=str(tmp_path))
+    sink.open(Task("c"))
+    sink.write(batch([b"1"], -1))
+    there = set(tmp_path.rglob("*"))
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, step, full)
+        for _ in range(3):
+            with pytest.raises(OSError, match="No space left"):
+                sink.write(batch([b"2"], 1))
+    assert set(tmp_path.rglob("*")) == there
+    sink.write(batch([b"2"], 1))
+    assert [file.read_text() for file in sorted(tmp_path.glob("*.jsonl"))] == ["1\n", "2\n"]
 
 
 def test_a_crash_between_claim_and_name_is_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,8 @@ from ottla.connect.interface import BadRecord, Fenced, Finding, Sink, SinkBatch,
 
 KEPT_CLAIMS = 2
 CLAIMS = "_claims"
+Claim = Mapping[str, Any]
+"""What comes next, under which name the file was written, and which it gets."""
 
 
 class FilesSink(Sink):
@@ -67,21 +69,19 @@ class FilesSink(Sink):
 
     def write(self, batch: SinkBatch) -> None:
         if not batch.records:
-            self._claim(batch, None, "")
+            self._finish_claim(batch, self._claim(batch, None, ""))
             return
         name = f"{batch.topic}+{batch.partition}+{batch.records[0].offset:020}.{self._format}"
         temporary = self._folder / f".{name}.{uuid.uuid4().hex}"
         try:
             self._fill(temporary, batch.records)
             _sync(temporary)
+            claim = self._claim(batch, temporary.name, name)
         except BaseException:
+            # Nobody has claimed it: on a full disk it would be in the way of the next attempt.
             temporary.unlink(missing_ok=True)
             raise
-        try:
-            self._claim(batch, temporary.name, name)
-        except Fenced:
-            temporary.unlink(missing_ok=True)
-            raise
+        self._finish_claim(batch, claim)
 
     # Claims.
 
@@ -92,26 +92,32 @@ class FilesSink(Sink):
         folder = self._claim_folder(place)
         return sorted(name.name for name in folder.glob("[0-9]*")) if folder.exists() else []
 
-    def _claim(self, batch: SinkBatch, temporary: str | None, name: str) -> None:
-        """From here on the batch is done, whatever happens."""
+    def _claim(self, batch: SinkBatch, temporary: str | None, name: str) -> Claim:
+        """When this returns the batch is done, whatever happens; if it raises, nothing is."""
         folder = self._claim_folder(batch.place)
         if not folder.exists():
             folder.mkdir(exist_ok=True)
             _sync(folder.parent)
         claim = {"next_offset": batch.next_offset, "temporary": temporary, "name": name}
         own = folder / f".{uuid.uuid4().hex}"
-        own.write_text(json.dumps(claim))
-        _sync(own)
         number = max(batch.start_offset, 0)
         claimed = folder / f"{number:020}"
         try:
+            own.write_text(json.dumps(claim))
+            _sync(own)
             os.link(own, claimed)
         except FileExistsError:
             raise Fenced(f"{batch.place}: another runner has written the batch from offset {number} on") from None
         finally:
-            own.unlink()
-        if self._claims(batch.place)[-1] != claimed.name:  # so late that the claim was forgotten already
-            claimed.unlink()
+            own.unlink(missing_ok=True)
+        return claim
+
+    def _finish_claim(self, batch: SinkBatch, claim: Claim) -> None:
+        folder, number = self._claim_folder(batch.place), max(batch.start_offset, 0)
+        if self._claims(batch.place)[-1] != f"{number:020}":  # so late that the claim was forgotten already
+            (folder / f"{number:020}").unlink()
+            if claim["temporary"] is not None:
+                (self._folder / claim["temporary"]).unlink(missing_ok=True)
             raise Fenced(f"{batch.place}: another runner has written what comes behind offset {number}")
         _sync(folder)
         self._finish(claim)
@@ -124,7 +130,7 @@ class FilesSink(Sink):
             if int(left.name.split("+")[2].split(".")[0]) < last_claim:
                 left.unlink(missing_ok=True)
 
-    def _finish(self, claim: Mapping[str, Any]) -> None:
+    def _finish(self, claim: Claim) -> None:
         if claim["temporary"] is None:
             return
         try:
