@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from ottla.client import Admin, ClientOptions, Fetched, NewRecord, Producer, TopicPartition
+from ottla.client import Admin, ClientOptions, Fetched, NewRecord, NewTopic, Producer, TopicPartition
 from ottla.client.message import Message
 from ottla.connect import BadRecord, ConnectorRefused, Fenced, SinkBatch, Task
 from ottla.connect.files_sink import FilesSink
@@ -432,3 +432,64 @@ def test_records_that_are_deleted_before_they_are_read_are_told(ottla: LocalBrok
         work._write(writer, fetched(6, 10))
     work._stored[place] = 6
     work._write(writer, fetched(7, 10))
+
+
+def recreate(bootstrap: str, count: int) -> None:
+    with Admin(bootstrap) as admin:
+        admin.delete_topics(["goods"])
+        admin.create_topics([NewTopic("goods", 1)])
+    send(bootstrap, "goods", [NewRecord(b'{"id": %d, "v": "new"}' % n) for n in range(count)])
+
+
+@pytest.mark.parametrize("kind", ["files-sink", "sql-sink"])
+@pytest.mark.parametrize("while_it_runs", [True, False])
+@pytest.mark.ottla(topics={"goods": 1})
+def test_a_topic_that_was_created_again_is_told(
+    ottla: LocalBroker, tmp_path: Path, kind: str, while_it_runs: bool
+) -> None:
+    """Its first records would be passed over, or take the place of those that were written before."""
+    own = (
+        {"path": str(tmp_path / "out")}
+        if kind == "files-sink"
+        else {"url": f"sqlite:///{tmp_path}/x.db", "format": "row", "keys": ["id"]}
+    )
+    sink = {"out": {"type": kind, "topics": ["goods"], **own}}
+
+    def status() -> Any:
+        return next(iter(load_states(ottla.bootstrap, ClientOptions())[0].of("out").tasks.values()), None)
+
+    send(ottla.bootstrap, "goods", [NewRecord(b'{"id": %d, "v": "old"}' % n) for n in range(3)])
+    with running(tmp_path, ottla.bootstrap, sink):
+        until(lambda: (found := status()) and found.records == 3)
+        if while_it_runs:
+            recreate(ottla.bootstrap, 5)
+            told = until(lambda: (found := status()) and found.error and found)
+    if not while_it_runs:
+        recreate(ottla.bootstrap, 5)
+        with running(tmp_path, ottla.bootstrap, sink):
+            told = until(lambda: (found := status()) and found.error and found)
+    assert told.state == "failed"
+    assert "topic goods was deleted and created again" in told.error
+    if kind == "sql-sink":
+        assert {row[1] for row in rows_of(tmp_path / "x.db")} == {"old"}
+    else:
+        assert b"new" not in b"".join(file.read_bytes() for file in (tmp_path / "out").glob("*.jsonl"))
+
+
+def test_a_partition_that_ends_before_what_was_read_is_told(ottla: LocalBroker, tmp_path: Path) -> None:
+    """Of a cluster that has no ids of topics."""
+    sink = make_sql_sink(tmp_path / "x.db", format="row", keys=["id"])
+    sink.write(batch([b'{"id": 1}', b'{"id": 2}'], -1))
+    ottla.topic("t", partitions=1)
+    settings = {
+        "type": "sql-sink",
+        "url": f"sqlite:///{tmp_path}/x.db",
+        "format": "row",
+        "keys": ["id"],
+        "topics": ["t"],
+    }
+    configuration = configuration_of(tmp_path, ottla.bootstrap, {"c": settings})
+    work = SinkWork(ottla.bootstrap, ClientOptions(), configuration.connectors["c"], 2_000, TaskMetrics(), lambda: None)
+    with pytest.raises(ConnectorRefused, match="t-0 ends at 0, before offset 2, up to which it was read"):
+        work._check_kept(sink.stored_offsets([TopicPartition("t", 0)]))
+    sink.close()

@@ -61,6 +61,14 @@ class FilesSink(Sink):
                 stored[place] = claim["next_offset"]
         return stored
 
+    def stored_topic_ids(self, places: Iterable[TopicPartition]) -> Mapping[TopicPartition, str]:
+        found = {}
+        for place in places:
+            if claims := self._claims(place):
+                claim = json.loads((self._claim_folder(place) / claims[-1]).read_text())
+                found[place] = claim.get("topic_id", "")
+        return found
+
     def forget_offsets(self) -> None:
         """The files stay: with what is written then, records are there twice unless they are removed first."""
         for folder in (self._folder / CLAIMS).glob("*"):
@@ -98,7 +106,9 @@ class FilesSink(Sink):
         if not folder.exists():
             folder.mkdir(exist_ok=True)
             _sync(folder.parent)
-        claim = {"next_offset": batch.next_offset, "temporary": temporary, "name": name}
+        claim = {
+            "next_offset": batch.next_offset, "temporary": temporary, "name": name, "topic_id": batch.topic_id,
+        }  # fmt: skip
         own = folder / f".{uuid.uuid4().hex}"
         number = max(batch.start_offset, 0)
         claimed = folder / f"{number:020}"

@@ -58,10 +58,10 @@ class SourceBatch(NamedTuple):
 
 
 class SinkBatch(NamedTuple):
-    """Records of one partition. `next_offset` is to be stored with what is made of them.
+    """Records of one partition. `next_offset` is to be stored with what is made of them, and so is `topic_id`.
 
     `start_offset` is what was stored before: a sink that finds another offset in its store raises Fenced, for then
-    somebody else has written meanwhile.
+    somebody else has written meanwhile. `topic_id` is empty where the cluster has none.
     """
 
     topic: str
@@ -69,6 +69,7 @@ class SinkBatch(NamedTuple):
     records: Sequence[Message]
     start_offset: int
     next_offset: int
+    topic_id: str = ""
 
     @property
     def place(self) -> TopicPartition:
@@ -179,6 +180,10 @@ class Sink(Connector):
 
     def stored_offsets(self, places: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The next offset of each that has one stored."""
+        return {}
+
+    def stored_topic_ids(self, places: Iterable[TopicPartition]) -> Mapping[TopicPartition, str]:
+        """Of the topics that the stored offsets are of, where that is known. Another of the same name has others."""
         return {}
 
     def forget_offsets(self) -> None:

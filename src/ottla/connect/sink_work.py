@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from ottla.client import (
     EARLIEST,
+    LATEST,
     Admin,
     ClientError,
     ClientOptions,
@@ -41,6 +42,7 @@ class SinkWork:
         self._progressed = progressed
         self._stored: dict[TopicPartition, int] = {}
         self._done: dict[TopicPartition, int] = {}
+        self._topic_ids: dict[str, str] = {}
         self._letters: Producer | None = None
         self.partitions: list[str] = []
         """What it reads at the moment, for its status."""
@@ -108,6 +110,9 @@ class SinkWork:
 
     def _take(self, sink: Sink, consumer: Consumer, places: list[TopicPartition]) -> None:
         stored: Mapping[TopicPartition, int] = sink.stored_offsets(places) if sink.stores_offsets else {}
+        if sink.stores_offsets:
+            self._learn_topic_ids(places)
+            self._check_same(sink.stored_topic_ids(places))
         self._check_kept(stored)
         for place in places:
             self._stored[place] = stored.get(place, NOT_STORED)
@@ -118,6 +123,17 @@ class SinkWork:
                 consumer.seek(place, EARLIEST)
         self.partitions = sorted(map(str, self._stored))
 
+    def _learn_topic_ids(self, places: list[TopicPartition]) -> None:
+        names = sorted({place.topic for place in places})
+        with Admin(self._bootstrap, self._options) as admin:
+            for topic in admin.describe_topics(names) if names else ():
+                self._topic_ids[topic.name] = topic.topic_id.hex() if topic.has_id else ""
+
+    def _check_same(self, stored: Mapping[TopicPartition, str]) -> None:
+        for place, topic_id in stored.items():
+            if topic_id and self._topic_ids[place.topic] not in ("", topic_id):
+                raise _recreated(place.topic)
+
     def _check_kept(self, stored: Mapping[TopicPartition, int]) -> None:
         """That nothing is missing which comes behind what is stored."""
         if not stored:
@@ -127,6 +143,9 @@ class SinkWork:
                 first = admin.find_offsets(place.topic, EARLIEST, [place.partition])[place.partition]
                 if first > offset:
                     raise _lost(place, offset, first)
+                end = admin.find_offsets(place.topic, LATEST, [place.partition])[place.partition]
+                if end < offset:
+                    raise _cut(place, offset, end)
 
     def _check_gap(self, place: TopicPartition, stored: int, found: int) -> None:
         """Records begin behind where they should: by compaction and ends of transactions, or was retention faster?"""
@@ -157,11 +176,14 @@ class SinkWork:
             return
         records = [Message(fetched.topic, fetched.partition, record) for record in fetched.records]
         found = records[0].offset if records else fetched.next_offset
+        if found < start_offset:
+            raise _recreated(place.topic)
         if NOT_STORED < start_offset < found:
             self._check_gap(place, start_offset, found)
         while True:
             try:
-                sink.write(SinkBatch(fetched.topic, fetched.partition, records, start_offset, fetched.next_offset))
+                topic_id = self._topic_ids.get(place.topic, "")
+                sink.write(SinkBatch(*place, records, start_offset, fetched.next_offset, topic_id))
                 break
             except BadRecord as bad:
                 records = self._bury(records, bad)
@@ -186,6 +208,20 @@ class SinkWork:
         self._letters.send_many(topic, [of_sink(self._configuration.name, found[0], bad)])
         self._metrics.dead_letters += 1
         return [record for record in records if record.offset != bad.offset]
+
+
+def _recreated(topic: str) -> ConnectorRefused:
+    return ConnectorRefused(
+        f"topic {topic} was deleted and created again, or has lost records: the stored offsets are of what was there "
+        "before; 'ottla connect reset' begins with what is there now"
+    )
+
+
+def _cut(place: TopicPartition, offset: int, end: int) -> ConnectorRefused:
+    return ConnectorRefused(
+        f"{place} ends at {end}, before offset {offset}, up to which it was read: it was deleted and created again, or "
+        "has lost records; 'ottla connect reset' begins with what is there now"
+    )
 
 
 def _lost(place: TopicPartition, offset: int, first: int) -> ConnectorRefused:

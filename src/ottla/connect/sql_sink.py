@@ -20,6 +20,7 @@ from ottla.connect.sql_types import DoesNotFit, joined, to_sql, word_of
 from ottla.pipelines.tables.event import InvalidEvent, Row, read_event
 
 OFFSETS = "ottla_offsets"
+TOPIC_ID_CHARACTERS = 32
 REFUSED = (sa.exc.DataError, sa.exc.IntegrityError, OverflowError, UnicodeError)
 """What a database, or the driver before it, raises for a value that it can never take."""
 
@@ -84,6 +85,7 @@ class SqlSink(Sink):
             sa.Column("topic", _exact_text(249), primary_key=True),
             sa.Column("partition_number", sa.Integer, primary_key=True, autoincrement=False),
             sa.Column("next_offset", sa.BigInteger, nullable=False),
+            sa.Column("topic_id", sa.String(TOPIC_ID_CHARACTERS)),
         )
         self._connector = ""
         self._task: Task | None = None
@@ -102,18 +104,25 @@ class SqlSink(Sink):
         self._connector, self._task = task.connector, task
         self._engine = sa.create_engine(self._url)
         self._offsets.create(self._engine, checkfirst=True)
+        SqlTable(self._engine, OFFSETS).ensure("topic_id", "string")  # one of before had none
 
     def close(self) -> None:
         if self._engine is not None:
             self._engine.dispose()
 
     def stored_offsets(self, places: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        return {place: row.next_offset for place, row in self._stored(places).items()}
+
+    def stored_topic_ids(self, places: Iterable[TopicPartition]) -> Mapping[TopicPartition, str]:
+        return {place: row.topic_id or "" for place, row in self._stored(places).items()}
+
+    def _stored(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, Any]:
         wanted = set(places)
         table = self._offsets
         with self._engine.connect() as connection:
             rows = connection.execute(sa.select(table).where(table.c.connector == self._connector)).all()
-        found = {TopicPartition(row.topic, row.partition_number): row.next_offset for row in rows}
-        return {place: offset for place, offset in found.items() if place in wanted}
+        found = {TopicPartition(row.topic, row.partition_number): row for row in rows}
+        return {place: row for place, row in found.items() if place in wanted}
 
     def forget_offsets(self) -> None:
         with self._engine.begin() as connection:
@@ -135,17 +144,16 @@ class SqlSink(Sink):
         table = self._offsets
         place = {"connector": self._connector, "topic": batch.topic, "partition_number": batch.partition}
         fenced = Fenced(f"{batch.place}: another runner has written from offset {max(batch.start_offset, 0)} on")
+        stored = {"next_offset": batch.next_offset, "topic_id": batch.topic_id}
         if batch.start_offset < 0:
             try:
-                connection.execute(sa.insert(table).values(**place, next_offset=batch.next_offset))
+                connection.execute(sa.insert(table).values(**place, **stored))
             except sa.exc.IntegrityError:
                 raise fenced from None
             return
         is_mine = sa.and_(*(table.c[name] == value for name, value in place.items()))
         changed = connection.execute(
-            sa.update(table)
-            .where(is_mine, table.c.next_offset == batch.start_offset)
-            .values(next_offset=batch.next_offset)
+            sa.update(table).where(is_mine, table.c.next_offset == batch.start_offset).values(**stored)
         )
         if changed.rowcount != 1:
             raise fenced
