@@ -63,7 +63,7 @@ def as_they_are(source: str, target: str, count: int, _codec: str) -> None:
             batches: list[Batch] = []
             size_bytes = 0
             while copied < count and size_bytes < TRANSACTION_BYTES:
-                found = [batch for data in reader.poll() for batch in data.visible()]
+                found = [batch for data in reader.poll() for batch in data.visible(check_crc=False)]
                 copied += sum(batch.header.count for batch in found)
                 size_bytes += sum(batch.header.size for batch in found)
                 batches += found

@@ -8,6 +8,7 @@ import pytest
 
 from ottla import testing
 from ottla.client import (
+    LATEST,
     Admin,
     BatchReader,
     ConfigChange,
@@ -15,6 +16,7 @@ from ottla.client import (
     DeliveryFailed,
     FetchedData,
     InvalidRecord,
+    MalformedAnswer,
     NewRecord,
     Producer,
     Reader,
@@ -125,6 +127,34 @@ def test_a_topic_that_was_created_again_is_told(broker: LocalBroker) -> None:
         with pytest.raises((TopicRecreated, ServerError)) as told:
             poll_until(reader, 1 << 30)
         assert isinstance(told.value, TopicRecreated)
+
+
+@pytest.mark.parametrize("acks", ["all", "1", "0"])
+def test_a_batch_that_was_damaged_does_not_become_sound(broker: LocalBroker, acks: str) -> None:
+    """Nobody looks at its records, and its checksum is made from the one that it has."""
+    spoilt = build_batch([b"x" * 100] * 10, timestamp=1, base_offset=0)
+    spoilt[-1] ^= 1
+    data = FetchedData("here", 0, 0, bytes(spoilt), [], 10)
+    [batch] = data.visible(check_crc=False)
+    with pytest.raises(
+        MalformedAnswer, match="topic here, partition 0: a damaged batch at or behind offset 0: checksum is"
+    ):
+        data.check(batch)
+    with Producer(broker.bootstrap, acks=acks) as producer:
+        refusal = InvalidRecord if acks == "0" else DeliveryFailed
+        with pytest.raises(refusal, match="checksum is"):
+            producer.send_batches([(THERE, batch)])
+        with Reader(broker.bootstrap, "there", end=LATEST) as reader:
+            assert list(reader) == []
+        sound = FetchedData("here", 0, 0, bytes(build_batch([b"a"], timestamp=1)), [], 1)
+        producer.send_batches((THERE, each) for each in sound.visible(check_crc=False))
+
+
+def test_a_marker_that_was_damaged_is_not_believed() -> None:
+    marker = build_marker(ControlMarker(True, 0), producer_id=1, producer_epoch=0, timestamp=1)
+    marker[-1] ^= 1
+    with pytest.raises(MalformedAnswer, match="a damaged batch"):
+        list(FetchedData("here", 0, 0, bytes(marker), [(1, 0)], 1).visible(check_crc=False))
 
 
 def test_a_partition_with_much_to_read_keeps_no_other_waiting(broker: LocalBroker) -> None:

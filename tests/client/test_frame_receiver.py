@@ -1,5 +1,6 @@
 """Frames come out as they went in, however the stream was cut."""
 
+import ctypes
 import struct
 from itertools import pairwise
 
@@ -57,3 +58,25 @@ def test_a_frame_that_is_larger_than_any_before_is_not_waited_for_with_too_much_
     receiver = FrameReceiver()
     receive(receiver, frame(b"x" * 40_000_000))
     assert len(receiver.buffer()) < 20_000_000
+
+
+def test_memory_that_nobody_looks_at_is_used_again() -> None:
+    receiver = FrameReceiver()
+    places: set[int] = set()
+    kept: list[Buffer] = []
+    for number in range(12):
+        frames = receive(receiver, frame(bytes([number]) * 1_000_000))
+        kept = [*kept, *frames][-2:]  # one is still looked at while the next comes
+        places.add(ctypes.addressof(ctypes.c_char.from_buffer(frames[0])))
+        assert [bytes(one[:1]) + bytes(one[-1:]) for one in kept] == [
+            bytes([each]) * 2 for each in range(max(number - 1, 0), number + 1)
+        ]
+    assert len(places) <= 5
+
+
+def test_memory_is_let_go_of_when_small_frames_follow() -> None:
+    receiver = FrameReceiver()
+    for _ in range(3):
+        receive(receiver, frame(b"x" * 1_000_000))
+    receive(receiver, frame(b"small"))
+    assert not receiver._given

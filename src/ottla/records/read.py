@@ -110,7 +110,7 @@ def read_batches(
             raise CorruptBatch(f"magic is {header.magic}, not {MAGIC}")
         if header.last_offset < start_offset or (header.is_control and not with_control):
             continue
-        if check_crc:
+        if check_crc or header.is_control:
             crc = computed_crc(view, position, header.size)
             if crc != header.crc:
                 raise CorruptBatch(f"checksum is {crc:#010x}, the header says {header.crc:#010x}")

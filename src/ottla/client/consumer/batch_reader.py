@@ -24,6 +24,7 @@ from ottla.wire.errors import ErrorCode
 
 DEFAULT_WAIT_MS = 500
 DEFAULT_FETCH_BYTES = 8 << 20
+DEFAULT_PARTITION_BYTES = 4 << 20
 LEAST = {"partition_bytes": 0, "fetch_bytes": 0}
 TOLD_PAUSE_SECONDS = 1.0
 """After an error was told, for its partition: others have their turn meanwhile."""
@@ -71,7 +72,7 @@ class BatchReader:
 
     def __init__(
         self, bootstrap: str | Sequence[str], *, isolation: Isolation = Isolation.READ_COMMITTED,
-        partition_bytes: int = DEFAULT_FETCH_BYTES, fetch_bytes: int = DEFAULT_FETCH_BYTES,
+        partition_bytes: int = DEFAULT_PARTITION_BYTES, fetch_bytes: int = DEFAULT_FETCH_BYTES,
         options: ClientOptions = ClientOptions(),  # noqa: B008 - immutable
     ) -> None:  # fmt: skip
         check_numbers(locals(), LEAST)

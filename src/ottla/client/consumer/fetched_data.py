@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ottla.client.consumer.visible import visible_batches
 from ottla.client.errors import ClientError, MalformedAnswer, describe_place
-from ottla.records.batch import Buffer, CorruptBatch, whole_batches
+from ottla.records.batch import Buffer, CorruptBatch, check_batch, whole_batches
 from ottla.records.codec import Columns, ColumnsFull, Record
 from ottla.records.read import Batch
 
@@ -129,20 +129,32 @@ class FetchedData:
             return start, self._damage(start, CorruptBatch(f"{self.size_bytes} bytes hold no whole batch"))
         return max(start, self.next_offset), None
 
-    def visible(self) -> Iterator[Batch]:
-        """The batches that may be seen. MalformedAnswer for damage, with what comes before it already given."""
+    def visible(self, *, check_crc: bool = True) -> Iterator[Batch]:
+        """The batches that may be seen. MalformedAnswer for damage, with what comes before it already given.
+
+        Without `check_crc` the checksums are left to the caller: who reads records calls `check` before. A batch that
+        `Producer.send_batches` sends on keeps a wrong checksum, and the broker refuses it.
+        """
         next_offset = self.fetch_offset
         try:
-            for batch, is_visible in self._batches(self.fetch_offset):
+            for batch, is_visible in self._batches(self.fetch_offset, check_crc=check_crc):
                 if is_visible:
                     yield batch
                 next_offset = batch.header.next_offset
         except CorruptBatch as error:
             raise self._damage(next_offset, error) from error
 
-    def _batches(self, start: int) -> Iterator[tuple[Batch, bool]]:
+    def check(self, batch: Batch) -> None:
+        """MalformedAnswer where the checksum of a batch is wrong."""
+        try:
+            check_batch(batch.bytes)
+        except CorruptBatch as error:
+            raise self._damage(batch.header.base_offset, error) from error
+
+    def _batches(self, start: int, *, check_crc: bool = True) -> Iterator[tuple[Batch, bool]]:
         """Each batch that reaches `start`, and whether it may be seen. CorruptBatch at the first that is not sound."""
-        for batch, is_visible in visible_batches(self.buffer, self.fetch_offset, self.aborted):
+        batches = visible_batches(self.buffer, self.fetch_offset, self.aborted, check_crc=check_crc)
+        for batch, is_visible in batches:
             if batch.header.last_offset >= start:
                 yield batch, is_visible
 

@@ -10,7 +10,7 @@ from ottla.records.read import Batch, read_batches
 
 
 def visible_batches(
-    buffer: Buffer, start_offset: int, aborted: Iterable[tuple[int, int]] = ()
+    buffer: Buffer, start_offset: int, aborted: Iterable[tuple[int, int]] = (), *, check_crc: bool = True
 ) -> Iterator[tuple[Batch, bool]]:
     """Each whole batch from `start_offset` on, and whether its records may be seen.
 
@@ -19,7 +19,7 @@ def visible_batches(
     """
     waiting = sorted(aborted, key=lambda transaction: transaction[1], reverse=True)
     aborting: set[int] = set()
-    for batch in read_batches(buffer, start_offset=start_offset, with_control=True):
+    for batch in read_batches(buffer, start_offset=start_offset, check_crc=check_crc, with_control=True):
         header = batch.header
         while waiting and waiting[-1][1] <= header.last_offset:
             aborting.add(waiting.pop()[0])

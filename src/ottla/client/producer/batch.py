@@ -9,7 +9,15 @@ from ottla.client.errors import ClientError
 from ottla.client.producer.buffer_pool import BufferPool
 from ottla.client.producer.chunk import Chunk, Headers, Indexes, Piece, pick, pick_bytes
 from ottla.client.producer.delivery import Delivery, Outcome
-from ottla.records.batch import HEADER_SIZE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, Buffer, CorruptBatch
+from ottla.records.batch import (
+    HEADER_SIZE,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    Buffer,
+    CorruptBatch,
+    check_batch,
+)
 from ottla.records.build import build_batch, header_for_copy
 from ottla.records.codec import Column
 from ottla.wire.parts import Joined
@@ -190,6 +198,17 @@ class Batch:
         except CorruptBatch:
             return False
         return True
+
+    @property
+    def why_damaged(self) -> str | None:
+        """What is wrong with a whole batch that was to be sent on; None where nothing is."""
+        if self.copied is None:
+            return None
+        try:
+            check_batch(self.copied)
+        except CorruptBatch as error:
+            return f"a batch that was to be sent on is damaged: {error}"
+        return None
 
     def _decode(self) -> None:
         if self.copied is not None:

@@ -116,6 +116,8 @@ def _outcome(batch: Batch, row: PartitionProduceResponse | None) -> Outcome:
         return Outcome(error=MalformedAnswer(sentence, topic=topic, partition=index))
     if not row.error_code:
         return Outcome(row.base_offset, row.log_append_time_ms)
+    if row.error_code == ErrorCode.CORRUPT_MESSAGE and (reason := batch.why_damaged):
+        return Outcome(error=InvalidRecord(reason, topic=topic, partition=index))
 
     def error(message: str | None) -> ServerError:
         return ServerError(row.error_code, message, topic=topic, partition=index)

@@ -26,7 +26,7 @@ from ottla.client.producer.buffer_pool import BufferPool
 from ottla.client.producer.chunk import Chunk, Copied
 from ottla.client.producer.delivery import Deliveries
 from ottla.client.producer.many import fill
-from ottla.client.producer.produce import Produce
+from ottla.client.producer.produce import NO_ACKS, Produce
 from ottla.client.producer.routing import Partitioner, Router
 from ottla.client.producer.sender import Sender, SenderOptions
 from ottla.client.producer.sending import Sending, check_topic, too_large
@@ -300,8 +300,8 @@ class Producer(Sending):
         """Writes whole record batches as they are, compressed or not, and waits for it; the offset of each.
 
         For who moves records from one topic to another: `FetchedData.visible` has batches, and `may_be_copied` says
-        whether one can be sent on. Those are known to be sound; bytes are checked before. DeliveryFailed if any was not
-        written, InvalidRecord if one cannot be.
+        whether one can be sent on. Bytes are checked before, and what comes from there is checked by the broker.
+        DeliveryFailed if any was not written, InvalidRecord if one cannot be.
         """
         self._check_loop()
         chunks = [self._copied(place, batch) for place, batch in batches]
@@ -314,10 +314,10 @@ class Producer(Sending):
 
     def _copied(self, place: TopicPartition, given: bytes | memoryview | ReadBatch) -> Chunk:
         check_topic(place.topic)
-        if isinstance(given, ReadBatch):
+        if isinstance(given, ReadBatch) and self._acks != NO_ACKS:
             header, batch = given
         else:
-            batch = memoryview(given)
+            batch = given.bytes if isinstance(given, ReadBatch) else memoryview(given)
             try:
                 header = check_batch(batch)
             except CorruptBatch as error:

@@ -35,7 +35,9 @@ from ottla.connect.mirror.origins import Origin, Origins
 from ottla.connect.mirror.progress import PartitionProgress, Progress, Run, TopicProgress
 from ottla.connect.mirror.topics import CopiedTopics, Pair, TopicChoice
 from ottla.connect.topics import check_topic_name
+from ottla.records.batch import read_header
 from ottla.records.build import build_batch, may_be_copied
+from ottla.records.read import Batch
 
 OPTIONS = ClientOptions(client_id="ottla-mirror")
 POLL_MS = 200
@@ -186,17 +188,26 @@ class Copying:
             if data.epochs:
                 partition.leader_epoch = data.epochs[-1][1]
             self._high_watermarks[TopicPartition(data.topic, data.partition)] = data.high_watermark
+        self._tell_lag(batches)
         return batches
+
+    def _tell_lag(self, batches: list[SourceBatch]) -> None:
+        lag = 0.0
+        if batches and self._behind():
+            last = batches[-1].batch
+            header = last.header if isinstance(last, Batch) else read_header(last)
+            lag = time.time() - header.max_timestamp / 1000
+        self._task.lag_seconds = max(lag, 0.0)
 
     def _batches(self, data: FetchedData) -> Iterator[SourceBatch]:
         place = TopicPartition(self.progress.topics[data.topic].target, data.partition)
-        for batch in data.visible():
+        for batch in data.visible(check_crc=False):  # the target looks at the checksums of those that stay as they are
             header = batch.header
-            self._task.lag_seconds = max(time.time() - header.max_timestamp / 1000, 0.0) if self._behind() else 0.0
             if header.base_offset >= data.fetch_offset and may_be_copied(header):
                 token = (data.topic, data.partition, header.base_offset, header.count)
                 yield SourceBatch(place, batch, header.count, token)
                 continue
+            data.check(batch)
             records = batch.records(data.fetch_offset)
             if records:
                 # Compaction has left gaps, or the time is the broker's: the records go on in a new batch.
