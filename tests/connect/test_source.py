@@ -143,3 +143,12 @@ def test_an_old_position_is_found_behind_many_aborted_ones(ottla: LocalBroker) -
                 producer.send_many(positions.topic, [positions.record(0, {"at": number})])
                 raise KeyError
     assert positions.read_own(0) == {"at": 7}
+
+
+def test_a_large_position_is_kept(ottla: LocalBroker) -> None:
+    """As of many files, or many partitions."""
+    positions = Positions(ottla.bootstrap, OPTIONS, "numbers", 1)
+    positions.ensure()
+    position = {f"file-{number}": [number, 1024, 4_000_000_000] for number in range(60_000)}
+    positions.reset(position, only_task=0)
+    assert positions.read_own(0) == position

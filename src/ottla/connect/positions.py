@@ -15,6 +15,9 @@ from ottla.connect.interface import ConnectorRefused
 from ottla.connect.topics import COMPACTED, ensure_topic, topic_exists
 
 NEAR_THE_END = 200
+CONFIGS = COMPACTED | {"max.message.bytes": str(15 << 20)}
+"""A position may be large: `files-source` has an entry for each file in it, the mirror one for each partition. A
+segment must have room for it."""
 
 
 class StoredPosition(NamedTuple):
@@ -44,7 +47,7 @@ class Positions:
         self._task_count = task_count
 
     def ensure(self) -> None:
-        ensure_topic(self._bootstrap, self._options, self.topic, partitions=self._task_count, configs=COMPACTED)
+        ensure_topic(self._bootstrap, self._options, self.topic, partitions=self._task_count, configs=CONFIGS)
 
     def record(self, task: int, position: Any) -> NewRecord:
         """What says that a task is so far. A position of None is forgotten by compaction."""

@@ -10,7 +10,7 @@ from ottla.client import Admin, ClientOptions, NewTopic, ServerError
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 # Small segments, cleaned soon: what is read at a start stays short.
-COMPACTED: Mapping[str, str] = {
+COMPACTED: dict[str, str] = {
     "cleanup.policy": "compact",
     "min.cleanable.dirty.ratio": "0.1",
     "segment.bytes": str(16 << 20),
