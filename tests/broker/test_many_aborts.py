@@ -44,11 +44,11 @@ def test_a_fetch_is_answered_with_what_it_may_get_at_once(tmp_path: Path, monkey
         client.ask(WriteTxnMarkersRequest(markers=[marker]))
     offset, told, began_at = 0, 0, broker.system.now()
     while offset < 2 * ABORTS - 4:
-        request = fetch_request("t", offset, wait_ms=30_000, min_bytes=1 << 20)
-        request.isolation_level = 1
-        [data] = client.ask(request, FETCH_VERSION).responses[0].partitions
-        assert 0 < len(data.aborted_transactions) <= 2
-        told += len(data.aborted_transactions)
+        fetch = fetch_request("t", offset, wait_ms=30_000, min_bytes=1 << 20)
+        fetch.isolation_level = 1
+        [fetched] = client.ask(fetch, FETCH_VERSION).responses[0].partitions
+        assert 0 < len(fetched.aborted_transactions) <= 2
+        told += len(fetched.aborted_transactions)
         offset += 4
     assert told >= ABORTS - 2
     assert broker.system.now() - began_at < 1

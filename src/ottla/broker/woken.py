@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 MOST_SECONDS = 0.005  # in one round
 
 
-class Waiting(Protocol):
+class WokenFetch(Protocol):
     def finish(self) -> None:
         """Look once more, and answer."""
 
@@ -22,9 +22,9 @@ class Waiting(Protocol):
 class Woken:
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._left: deque[Waiting] = deque()
+        self._left: deque[WokenFetch] = deque()
 
-    def add(self, fetch: Waiting) -> None:
+    def add(self, fetch: WokenFetch) -> None:
         """Each once."""
         if not self._left:
             self._loop.call_last(self._answer)
