@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.log.files import DiskFiles, Files
+from ottla.log.files import NO_FILE, DiskFiles, Files
 from ottla.testing.files import Crashed, Effect, SimulatedFiles
 from ottla.testing.loss import ALL_KEPT, SYNCED_ONLY, Loss, RandomLoss
 
@@ -59,14 +59,17 @@ def outcome(files: Files, root: str, step: tuple[object, ...]) -> object:
         return error.errno
 
 
-def contents(files: Files, root: str) -> dict[str, bytes]:
-    """Every file by name, read in each way there is."""
-    found = {}
+def contents(files: Files, root: str) -> dict[str, bytes | None]:
+    """Every file by name, read in each way there is; None for what is no file."""
+    found: dict[str, bytes | None] = {}
     for folder in ("", "inner"):
         path = f"{root}/{folder}"
         if not files.exists(path):
             continue
         for name, size in files.sizes(path).items():
+            if size == NO_FILE:
+                found[f"{folder}/{name}"] = None
+                continue
             data = files.read_all(f"{path}/{name}")
             assert files.read_at(f"{path}/{name}", 0, len(data) + 1) == data
             assert size == len(data)
