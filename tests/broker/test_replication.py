@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -225,6 +226,86 @@ def test_what_was_there_before_is_copied_in_parts() -> None:
         world.leaders[0].log.append(batch := build_batch([b"%d" % number] * 3, timestamp=1), read_header(batch), 0, 1)
     world.lead(epoch=1)
     world.run(1.0)
+    world.assert_equal()
+
+
+def test_gaps_of_billions_that_compaction_left_are_copied(world: World) -> None:
+    far = 3_000_000_000
+    for offset in (0, far, far + 1):
+        batch = build_batch([bytes(300)], timestamp=1, base_offset=offset, leader_epoch=0)
+        world.leaders[0].log.append_replicated(memoryview(batch), 1)
+    world.leaders[0].machine.end_offset = world.leaders[0].log.end_offset
+    world.lead(epoch=1)
+    world.run(1.0)
+    assert world.followers[0].log.end_offset == far + 2
+    world.assert_equal()
+
+
+@pytest.fixture
+def interrupted(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A world whose follower has taken the first of very many batches."""
+    for number in range(200):
+        world.leaders[0].log.append(batch := build_batch([b"%d" % number], timestamp=1), read_header(batch), 0, 1)
+    follower = world.followers[0]
+    follower.log.reconfigure(TopicConfig(internal_segment_bytes=200))
+    world.lead(epoch=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(slices, "AT_ONCE_SECONDS", -1.0)
+        patched.setattr(slices, "MOST_STEPS", 1)
+        patched.setattr("ottla.log.replicated.ROLLED_AT_ONCE", 3)
+        assert world.system.run_until(world.loop, lambda: follower.log.end_offset > 0, 5.0)
+    assert 0 < follower.log.end_offset < 20
+    return world
+
+
+def test_very_many_batches_are_copied_in_steps(interrupted: World) -> None:
+    assert interrupted.leaders[0].machine.followers[FOLLOWER].end_offset == 0
+    interrupted.run(1.0)
+    interrupted.assert_equal()
+    assert interrupted.followers[0].machine.high_watermark == 200
+
+
+def test_who_leads_between_two_steps_copies_no_more(interrupted: World) -> None:
+    follower = interrupted.followers[0]
+    end_offset = follower.log.end_offset
+    lead_instead(interrupted, epoch=3)
+    interrupted.run(1.0)
+    assert follower.log.end_offset == end_offset
+    follower.log.append(batch := build_batch([b"new"], timestamp=1), read_header(batch), 3, 1)
+    assert served_values(follower.log) == [b"%d" % number for number in range(end_offset)] + [b"new"]
+
+
+def test_who_follows_another_epoch_between_two_steps_begins_anew(interrupted: World) -> None:
+    """The leader was away meanwhile, and has lost most of what it gave."""
+    interrupted.leaders[0].truncate(3, 1)
+    interrupted.lead(epoch=2, partition_epoch=1)
+    interrupted.produce(0, b"of epoch 2")
+    interrupted.run(3.0)
+    assert served_values(interrupted.followers[0].log) == [b"0", b"1", b"2", b"of epoch 2"]
+    interrupted.assert_equal()
+
+
+def test_a_full_disk_between_two_steps_is_tried_again(interrupted: World) -> None:
+    files = interrupted.follower_files
+    files.arm(files.operation_count + 1, Effect.FAIL, errno.ENOSPC)
+    interrupted.run(3.0)
+    interrupted.assert_equal()
+
+
+def test_a_log_that_fails_between_two_steps_is_copied_no_more(interrupted: World) -> None:
+    follower = interrupted.followers[0]
+    end_offset, follower.log.failure = follower.log.end_offset, "the disk failed"
+    interrupted.run(3.0)
+    assert follower.log.end_offset == follower.machine.end_offset == end_offset
+    assert not interrupted.fetcher.is_fetching(follower)
+
+
+def test_an_answer_that_ends_within_a_batch_does_not_keep_its_follower_waiting() -> None:
+    world = World(settings=FetchSettings(partition_max_bytes=500))
+    for number in range(50):
+        world.leaders[0].log.append(batch := build_batch([b"%d" % number], timestamp=1), read_header(batch), 0, 1)
+    world.lead(epoch=1)
+    world.run(0.1)
     world.assert_equal()
 
 

@@ -1,12 +1,17 @@
 """A follower's log: batches as the leader gave them, several at once, cut, with gaps, or not fit to be taken."""
 
+import errno
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from ottla.log.errors import CorruptLog, UnexpectedOffset
+from ottla.log.errors import CorruptLog, StorageFailed, UnexpectedOffset
+from ottla.log.replicated import CHECKED_AT_ONCE, ROLLED_AT_ONCE, has_batch
+from ottla.log.topic_config import TopicConfig
 from ottla.records.build import build_batch, build_from_records
 from ottla.records.codec import Record, stamp_batches
+from ottla.testing.files import Effect, SimulatedFiles
 from tests.log.expected import check_segments
 from tests.log.writing import EVERYTHING, append, append_marker, new_log, served_offsets, served_values
 
@@ -42,6 +47,73 @@ def test_gaps_that_compaction_left_are_taken() -> None:
     assert served_offsets(log) == [0, 5, 90]
     assert served_offsets(log, 6) == [90]
     assert log.end_offset == 91
+
+
+FAR = 3_000_000_000
+
+
+COMPACTED = TopicConfig(index_interval_bytes=50, cleanup_policy=("compact",))
+
+
+@pytest.mark.parametrize("options", [{"clean": True}, {}, {"recovery_point": 1}], ids=["clean", "killed", "later"])
+@pytest.mark.parametrize("before", [(), (0,), (0, 1, 2)])
+def test_gaps_of_billions_are_taken(before: tuple[int, ...], options: dict[str, Any]) -> None:
+    """Offsets in an index are 32 bits from the start of the segment."""
+    files, config = SimulatedFiles(), COMPACTED
+    log = new_log(files, config)
+    offsets = [*before, *range(FAR, FAR + 5), *range(2 * FAR, 2 * FAR + 5)]
+    records = copies(*offsets)
+    assert log.append_replicated(memoryview(records), 0) == len(records)
+    assert served_offsets(log) == offsets
+    if options.get("clean"):
+        log.close(0)
+    for each in (log, new_log(files, config, **options)):
+        assert served_offsets(each) == offsets
+        assert served_offsets(each, FAR + 3) == offsets[-7:]
+        assert served_offsets(each, FAR + 7) == offsets[-5:]
+
+
+@pytest.mark.parametrize("number", range(1, 12))
+@pytest.mark.parametrize("before", [(), (0,)])
+def test_a_full_disk_at_a_gap_of_billions_is_tried_again(before: tuple[int, ...], number: int) -> None:
+    files = SimulatedFiles()
+    log = new_log(files, COMPACTED)
+    log.append_replicated(memoryview(copies(*before)), 0)
+    files.arm(files.operation_count + number, Effect.TEAR, errno.ENOSPC)
+    records = memoryview(copies(FAR, FAR + 1))
+    with suppress(StorageFailed):
+        log.append_replicated(records, 0)
+    files.disarm()
+    if log.end_offset <= FAR:
+        log.append_replicated(records, 0)
+    assert served_offsets(log) == [*before, FAR, FAR + 1]
+    assert served_offsets(new_log(files, COMPACTED)) == [*before, FAR, FAR + 1]
+
+
+def test_very_many_batches_and_segments_are_taken_in_steps() -> None:
+    """Each call takes some milliseconds, whatever came."""
+    log = new_log(config=TopicConfig())
+    records = memoryview(copies(*range(3 * CHECKED_AT_ONCE)))
+    taken = log.append_replicated(records, 0)
+    assert 0 < taken < len(records)
+    assert log.end_offset == CHECKED_AT_ONCE
+    log = new_log(config=TopicConfig(internal_segment_bytes=200))
+    log.append_replicated(memoryview(copies(0)), 0)
+    rest = memoryview(copies(*range(1, 100), epoch=1) + copies(*range(100, 200), epoch=2))
+    while has_batch(rest):
+        before = len(log.segments)
+        rest = rest[log.append_replicated(rest, 0) :]
+        assert before < len(log.segments) <= before + ROLLED_AT_ONCE + 1
+        assert log.epochs.entries[-1][1] < log.end_offset, "an epoch without records"
+    assert served_offsets(log) == list(range(200))
+    assert log.epochs.entries == [(0, 0), (1, 1), (2, 100)]
+
+
+def test_what_comes_at_once_fills_segments_of_the_right_size() -> None:
+    log = new_log(config=TopicConfig(internal_segment_bytes=200))
+    log.append_replicated(memoryview(copies(*range(10))), 0)
+    assert max(segment.size_bytes for segment in log.segments) <= 200
+    assert served_offsets(log) == list(range(10))
 
 
 def test_a_leader_may_start_later_than_this_log() -> None:

@@ -31,7 +31,7 @@ from ottla.log.files import Buffer, FileRange, Files
 from ottla.log.flusher import LogFlusher
 from ottla.log.owner import LogOwner
 from ottla.log.producers import CompletedTransaction, Origin, Producers, stable_offset
-from ottla.log.replicated import LARGEST_EPOCH, ReplicatedBatch, checked_batches, runs_of
+from ottla.log.replicated import append_replicated
 from ottla.log.rolling import Rolling
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
@@ -205,7 +205,7 @@ class Log:
             if leader_epoch != self.epochs.latest:
                 self._begin_epoch(leader_epoch)
             next_offset, newest, has_producers = stamp_batches(batches, base_offset, leader_epoch)
-            position = self._write_bytes(batches, next_offset - 1, newest, now_ms)
+            position = self.write_bytes(batches, next_offset - 1, newest, now_ms)
         except StorageFailed:
             if marker is None:
                 self._note_unwritten(headers)
@@ -216,7 +216,7 @@ class Log:
             offset = base_offset
             for header in headers:
                 if has_producer(header):
-                    self._note_producer(header, offset, marker)
+                    self.note_producer(header, offset, marker)
                 offset += header.last_offset_delta + 1
         return base_offset
 
@@ -233,52 +233,9 @@ class Log:
             if has_producer(header):
                 self.producers.note_unwritten(header)
 
-    def append_replicated(self, records: memoryview, now_ms: int, most_epoch: int = LARGEST_EPOCH) -> int:
-        """Write batches as the leader gave them, which must continue this log; how many bytes were taken.
+    append_replicated = append_replicated
 
-        `most_epoch`: the leader's own. When it raises, some of the batches may have been written, each of them whole.
-        """
-        if self.failure is not None:
-            raise self.refusal
-        self.settle_cut()
-        begins_log = self.is_empty and self.end_offset == self.log_start_offset
-        batches = checked_batches(records, self.end_offset, self.epochs.latest, most_epoch, begins_log=begins_log)
-        if batches and batches[0].header.base_offset < self.end_offset:
-            self._begin_within(batches[0].header.base_offset, now_ms)
-        position = 0
-        for run in runs_of(batches):
-            first, last = run[0], run[-1]
-            if first.header.leader_epoch > self.epochs.latest:
-                self._assign_epoch(first.header.leader_epoch, max(first.header.base_offset, self.log_start_offset))
-            position = last.position + last.header.size
-            self._write_run(records[first.position : position], run, now_ms)
-        return position
-
-    def _begin_within(self, base_offset: int, now_ms: int) -> None:
-        """The leader's log starts within a batch: what is before it was deleted. This log gets the whole batch."""
-        start_offset = self.log_start_offset
-        self.truncate_fully(base_offset, now_ms)
-        self.log_start_offset = self.high_watermark = start_offset
-
-    def _write_run(self, data: memoryview, run: Sequence[ReplicatedBatch], now_ms: int) -> None:
-        """Batches of one epoch, with one write if they fit into the segment."""
-        newest = max(batch.header.max_timestamp for batch in run)
-        last_offset = run[-1].header.last_offset
-        if len(run) > 1 and self.rolling.is_due(self.segments.active, len(data), last_offset, newest, now_ms):
-            middle = len(run) // 2
-            size_bytes = run[middle].position - run[0].position
-            self._write_run(data[:size_bytes], run[:middle], now_ms)
-            self._write_run(data[size_bytes:], run[middle:], now_ms)
-            return
-        at = self._write_bytes(data, last_offset, newest, now_ms)
-        for _, header, marker in run:
-            self.segments.active.note_batch(at, header.size, header.last_offset, header.max_timestamp)
-            at += header.size
-            self.end_offset = header.last_offset + 1
-            if header.producer_id >= 0:
-                self._note_producer(header, header.base_offset, marker)
-
-    def _write_bytes(self, data: Buffer, last_offset: int, max_timestamp: int, now_ms: int) -> int:
+    def write_bytes(self, data: Buffer, last_offset: int, max_timestamp: int, now_ms: int) -> int:
         """Write batches into the active segment, or into the next; at which position."""
         if not self.has_folder:
             self._make_folder()
@@ -326,13 +283,13 @@ class Log:
     def _begin_epoch(self, leader_epoch: int) -> None:
         if leader_epoch < self.epochs.latest:
             raise StaleLeaderEpoch(f"epoch {leader_epoch} writes behind {self.epochs.latest} in {self.folder}")
-        self._assign_epoch(leader_epoch, self.end_offset)
+        self.assign_epoch(leader_epoch, self.end_offset)
 
-    def _assign_epoch(self, epoch: int, start_offset: int) -> None:
+    def assign_epoch(self, epoch: int, start_offset: int) -> None:
         with self.refusing():
             self.epochs.assign(epoch, start_offset)
 
-    def _note_producer(self, header: BatchHeader, base_offset: int, marker: ControlMarker | None) -> None:
+    def note_producer(self, header: BatchHeader, base_offset: int, marker: ControlMarker | None) -> None:
         if marker is None:
             if not header.attributes & CONTROL:
                 self.producers.appended(header, base_offset)
@@ -369,16 +326,16 @@ class Log:
         self.placement = placement
         self.produce_settings = dataclasses.replace(self.produce_settings, placement=placement)
 
-    def roll(self, now_ms: int) -> None:
-        """Seal the active segment and start the next one at the end of the log."""
-        if self.active.size_bytes == 0:
+    def roll(self, now_ms: int, base_offset: int = -1) -> None:
+        """Seal the active segment and start the next one at the end of the log, or later (`base_offset`)."""
+        if self.active.size_bytes == 0 and base_offset <= self.active.base_offset:
             return
         self.settle_cut()
         with self.refusing():
             self.active.write_indexes()
             self.epochs.save()
             self.snapshots.prepare(self.producers)
-            self.segments.create(self.end_offset, now_ms, self.config.index_interval_bytes)
+            self.segments.create(max(self.end_offset, base_offset), now_ms, self.config.index_interval_bytes)
         with suppress(OSError):  # without it more is read after a crash, and that is all
             self.snapshots.complete(self.end_offset, self.producers)
         self.flusher.resume_position = 0

@@ -23,7 +23,7 @@ from ottla.wire.uuids import new_uuid
 
 COPIED_IN_A_STEP_BYTES = 1 << 20
 T = TypeVar("T")
-MOST_LAST_COPIES = 2  # in the last step, for which everybody waits
+MOST_LAST_COPIES = 4  # in the last step, for which everybody waits
 
 Slices = Generator[Callable[[], None] | None, None, Log | None]
 

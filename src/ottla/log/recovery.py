@@ -25,7 +25,7 @@ from ottla.log.replay import rebuild_producers, replay
 from ottla.log.resume import resume_at
 from ottla.log.rot import Place, Rot, RotSearch, cut_out, with_ends, without_records
 from ottla.log.scan import NOWHERE, Fault, SegmentScan
-from ottla.log.segment import ABORTED_INDEX, LOG, Segment
+from ottla.log.segment import ABORTED_INDEX, LARGEST_RELATIVE_OFFSET, LOG, Segment
 from ottla.log.snapshot import SUFFIX as SNAPSHOT
 from ottla.log.snapshot import Snapshots, unpack_snapshot
 from ottla.log.swaps import base_of, finish_swaps
@@ -341,12 +341,14 @@ class _Opening:
         """Whether a segment lost its end while the next one kept its beginning.
 
         Only compaction leaves out offsets between segments, and only of segments that are on the disk. Where a
-        topic is compacted and nobody knows what was on the disk, the two cannot be told apart.
+        topic is compacted and nobody knows what was on the disk, the two cannot be told apart. A follower leaves out
+        billions, which no segment can have lost.
         """
         if number + 1 == len(self.segments):
             return False
         following = self.segments[number + 1].base_offset
-        is_unknown = self.config.is_compacted and recovery_point == 0
+        is_far = following - self.segments[number].base_offset > LARGEST_RELATIVE_OFFSET
+        is_unknown = self.config.is_compacted and (recovery_point == 0 or is_far)
         if following == next_offset or following <= recovery_point or is_unknown:
             return False
         path = self.segments[number].path(LOG)

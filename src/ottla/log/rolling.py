@@ -32,7 +32,7 @@ class Rolling:
     def is_due(self, segment: Segment, size_bytes: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
         """Whether a batch must go into a new segment."""
         if segment.size_bytes == 0:
-            return False
+            return last_offset - segment.base_offset > LARGEST_RELATIVE_OFFSET
         config = self._config
         return (
             segment.size_bytes + size_bytes > config.segment_bytes

@@ -467,14 +467,16 @@ class Partition:
         """Where a follower goes on, and the epoch of what lies before."""
         return self.log.end_offset, self.log.epochs.latest
 
-    def copy(self, records: Buffer, leader_epoch: int, high_watermark: int, log_start_offset: int, now_ms: int) -> None:
-        """Append what the leader of an epoch gave, and go as far as it says."""
+    def copy(self, records: Buffer, leader_epoch: int, high_watermark: int, log_start_offset: int, now_ms: int) -> int:
+        """Append what the leader of an epoch gave, or the first of it, and go as far as it says; how many bytes."""
         log, machine = self.log, self.machine
         if machine.role is not Role.FOLLOWER or leader_epoch != self.leader_epoch:
             raise NotLeader(f"{self.name} does not follow in epoch {leader_epoch}")
+        taken = 0
         try:
             if records:
-                self.written_bytes += log.append_replicated(memoryview(records), now_ms, leader_epoch)
+                taken = log.append_replicated(memoryview(records), now_ms, leader_epoch)
+                self.written_bytes += taken
         finally:
             self._bring_about(machine.copied(log.end_offset, high_watermark))
             self._tell_log()
@@ -483,6 +485,7 @@ class Partition:
         if log_start_offset > log.log_start_offset:
             log.advance_log_start(min(log_start_offset, machine.high_watermark))
             machine.starts_at(log.log_start_offset)
+        return taken
 
     def truncate(self, offset: int, now_ms: int) -> None:
         """Let go of what the leader does not have. `Log.cut` is not on the disk yet."""

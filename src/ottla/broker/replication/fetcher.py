@@ -20,6 +20,7 @@ from ottla.broker.loop.loop import Loop, Timer
 from ottla.broker.loop.slices import Slices, Steps
 from ottla.broker.network.peer import Peer, PeerFailure
 from ottla.log.errors import LogError
+from ottla.log.replicated import has_batch
 from ottla.replica.follower import EPOCH_ERRORS, Answer, BackOff, Copy, Follower, RestartAt, State, Truncate
 from ottla.replica.partition import Partition
 from ottla.wire.errors import ErrorCode
@@ -335,21 +336,35 @@ class Fetcher:
         elif effect is not None:
             try:
                 if isinstance(effect, Copy):
-                    self._copy(followed, effect)
+                    yield from self._copying(followed, effect)
                 else:
                     yield from self._cutting(followed, effect)
             except LogError as failure:
                 if follower.state is not State.STOPPED:
                     self._not_done(followed, failure)
 
-    def _copy(self, followed: CopiedPartition, effect: Copy) -> None:
-        partition, log = followed.partition, followed.partition.log
-        now_ms, leader_epoch = self._loop.system.clock_ms(), followed.follower.leader_epoch
-        partition.copy(effect.records, leader_epoch, effect.high_watermark, effect.log_start_offset, now_ms)
+    def _copying(self, followed: CopiedPartition, effect: Copy) -> Steps:
+        """Write what came. Very many batches take some steps, between which it may follow no more."""
+        partition, follower = followed.partition, followed.follower
+        records = memoryview(effect.records)
+        while True:
+            log, now_ms = partition.log, self._loop.system.clock_ms()
+            copied = records, follower.leader_epoch, effect.high_watermark, effect.log_start_offset
+            records = records[partition.copy(*copied, now_ms) :]
+            if not has_batch(records):
+                break
+            yield None
+            if not self._goes_on(followed):
+                return
         self._fetched(partition, len(effect.records))
         followed.retries = 0
         if (log.log_start_offset, log.end_offset) != (followed.asked_start_offset, followed.asked_offset):
             self._changed[followed.key] = None
+
+    def _goes_on(self, followed: CopiedPartition) -> bool:
+        """Whether a partition is still followed in the same epoch."""
+        partition, follower = followed.partition, followed.follower
+        return follower.state is State.FETCHING and partition.leader_epoch == follower.leader_epoch
 
     def _cutting(self, followed: CopiedPartition, effect: Truncate | RestartAt) -> Steps:
         """Cut a log. Another thread waits for the disk; meanwhile it may be decided that it follows no more."""
