@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
@@ -256,6 +257,28 @@ def test_the_end_of_a_rewritten_segment_keeps_its_header_so_that_offsets_have_no
     last = [header for _, header in log.segments[0].batches()][-1]
     assert (last.base_offset, last.count) == (3, 0)
     assert log.segments[0].next_offset() == log.segments[1].base_offset
+
+
+def test_a_crash_before_a_gap_brings_no_segment_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the end of a segment has rotted: what is there last ends before the next one begins."""
+    files = SimulatedFiles()
+    config = dataclasses.replace(COMPACTED, internal_segment_bytes=150)  # two of them are written into one
+    log = make_log(files, "/data/t-0", config)
+    for base_offset, key in ((0, b"a"), (1, b"b"), (50, b"b"), (51, b"c")):
+        log.roll(1000, base_offset)
+        log.end_offset = base_offset
+        put(log, (key, b"%d" % base_offset))
+    seal(log)
+    assert [segment.base_offset for segment in log.segments] == [0, 1, 50, 51, 52]
+
+    def crash(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(log, "replace_segments", crash)
+    with pytest.raises(KeyboardInterrupt):
+        compact(log)
+    opened = open_log(files, "/data/t-0", config, now_ms=0, recovery_point=log.recovery_point)
+    assert pairs(opened) == [(0, b"a", b"0"), (50, b"b", b"50"), (51, b"c", b"51")]
 
 
 def test_a_map_that_is_full_leaves_the_rest_for_the_next_round(log: Log) -> None:

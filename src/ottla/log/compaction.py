@@ -267,7 +267,7 @@ class Compaction:
             suffix=CLEANED,
         )
         remove_all(log.files, new.paths())  # of a round that failed
-        keeper = Keeper(log, self._offsets, self._map_end, transactions, self._end_of(group[-1]), self._now_ms)
+        keeper = Keeper(log, self._offsets, self._map_end, transactions, self._now_ms)
         try:
             yield from self._write_kept(new, group, keeper, slice_bytes)
             yield Slow(new.sync)
@@ -302,14 +302,14 @@ class Compaction:
         self, new: Segment, group: list[Segment], keeper: Keeper, slice_bytes: int
     ) -> Generator[Job | None, None, None]:
         new.append(b"")
+        last: Buffer | None = None  # unless it is kept
         for segment in group:
             for header, batch in self._batches(segment):
                 self.read_bytes += header.size
                 kept = yield from keeper.kept(header, batch)
                 if kept is not None:
-                    position = new.append(kept)
-                    max_timestamp = read_header(kept).max_timestamp
-                    new.note_batch(position, len(kept), header.last_offset, max_timestamp)
+                    _write(new, kept)
+                last = batch if kept is None else None
                 if self._slice_is_over(header.size + BATCH_BYTES, slice_bytes):
                     yield None
                 if self._is_overtaken():
@@ -318,6 +318,8 @@ class Compaction:
                 yield None
                 if self._is_overtaken():
                     return
+        if last is not None:  # after a crash, the last batch tells which segments this one takes the place of
+            _write(new, empty_batch(last))
         new.aborted.entries.extend(keeper.aborted)
         new.write_indexes()
 
@@ -338,14 +340,12 @@ class Keeper:
         offsets: dict[bytes, int],
         map_end: int,
         transactions: Transactions,
-        end_offset: int,
         now_ms: int,
     ) -> None:
         self.aborted: list[AbortedTransaction] = []
         self._offsets = offsets
         self._map_end = map_end
         self._transactions = transactions
-        self._end_offset = end_offset
         self._now_ms = now_ms
         self._horizon_ms = min(now_ms + log.config.delete_retention_ms, MOST)  # it goes into a batch
         self._producers = log.producers.by_id
@@ -416,10 +416,8 @@ class Keeper:
         return bytes(mask), has_tombstones
 
     def _nothing(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
-        """No record is left. The header stays where it tells what a producer wrote last, or where the range ends."""
-        if header.next_offset == self._end_offset or self._is_last_of_producer(header):
-            return empty_batch(batch)
-        return None
+        """No record is left. The header stays where it tells what a producer wrote last."""
+        return empty_batch(batch) if self._is_last_of_producer(header) else None
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
         """Of what is on the disk: its later batches may be lost."""
@@ -430,6 +428,11 @@ class Keeper:
             return header.is_control and header.producer_epoch == producer.epoch
         safe = [batch.last_offset for batch in producer.batches if batch.last_offset < self._recovery_point]
         return bool(safe) and header.last_offset == safe[-1]
+
+
+def _write(segment: Segment, batch: Buffer) -> None:
+    header = read_header(batch)
+    segment.note_batch(segment.append(batch), len(batch), header.last_offset, header.max_timestamp)
 
 
 def _is_part(portion: Portion, header: BatchHeader) -> bool:

@@ -332,6 +332,8 @@ class Log:
             return
         self.settle_cut()
         with self.refusing():
+            if not self.active.size_bytes:
+                self.active.append(b"")  # its file may not be there
             self.active.write_indexes()
             self.epochs.save()
             self.snapshots.prepare(self.producers)
