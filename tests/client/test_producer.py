@@ -1,6 +1,7 @@
 """The producer against a broker that refuses, moves away, forgets to answer and takes only small batches."""
 
 import asyncio
+import contextlib
 import pickle
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
@@ -289,10 +290,15 @@ def test_a_partition_without_a_leader_is_waited_for() -> None:
 
 
 def test_a_leader_that_nobody_can_reach() -> None:
-    broker = ScriptedBroker()
+    log = Log(lambda _partition, _values: ErrorCode.NOT_LEADER_OR_FOLLOWER if broker.leaders else 0)
+    broker = ScriptedBroker({PRODUCE: log})
 
     async def run() -> None:
         async with broker, Producer(broker.bootstrap, options=IMPATIENT) as producer:
+            for _ in range(100):  # until the partition is known: else it could be the topic that was waited for
+                with contextlib.suppress(DeliveryTimedOut):
+                    await producer.send(TOPIC, b"", partition=0)
+                    break
             broker.leaders[0] = 7
             await producer.send(TOPIC, b"", partition=0)
 

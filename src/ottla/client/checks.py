@@ -76,6 +76,30 @@ def check_offset(offset: object) -> None:
         raise ValueError(f"an offset is a number from 0 to 2**63 - 1, not {offset}")
 
 
+def check_leader_epoch(epoch: object) -> None:
+    if isinstance(epoch, bool) or not isinstance(epoch, int):
+        raise TypeError(f"a leader epoch is an int, not {epoch!r}")
+    if not -1 <= epoch <= HIGHEST_INT:
+        raise ValueError(f"a leader epoch is a number from 0 to 2**31 - 1, or -1 for none, not {epoch}")
+
+
+def check_partition(index: object) -> None:
+    if isinstance(index, bool) or not isinstance(index, int):
+        raise TypeError(f"a partition is an int, not {index!r}")
+    if not 0 <= index <= HIGHEST_INT:
+        raise ValueError(f"a partition is a number from 0 to 2**31 - 1, not {index}")
+
+
+def checked_partitions(given: object) -> list[int]:
+    """By their numbers, each once."""
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise TypeError(f"partitions are a list of numbers, not {given!r}; for one: [{given!r}]")
+    listed = list(given)
+    for index in listed:
+        check_partition(index)
+    return list(dict.fromkeys(listed))
+
+
 def checked_names(names: object, field: str) -> list[str]:
     """Several names as a list. A single text is refused: it would be taken for as many names as it has letters."""
     if isinstance(names, str | bytes) or not isinstance(names, Iterable):

@@ -107,6 +107,10 @@ async def _ask_leaders(
     """Each leader is asked for its own partitions, at the same time."""
     found: dict[int, int | ClientError] = {}
     by_leader: defaultdict[int, list[int]] = defaultdict(list)
+    try:
+        await cluster.topic(topic)  # once for all: one that is not there is waited for, for a moment
+    except ClientError as error:
+        return dict.fromkeys(partitions, error)
     for index in partitions:
         try:
             by_leader[(await cluster.partition(topic, index)).leader_id].append(index)

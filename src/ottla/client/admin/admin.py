@@ -25,7 +25,7 @@ from ottla.client.admin.types import (
     ResourceConfigs,
     ResourceKind,
 )
-from ottla.client.checks import checked_names
+from ottla.client.checks import checked_names, checked_partitions
 from ottla.client.errors import ServerError, all_or_error
 from ottla.client.network.cluster import ClientOptions, Cluster
 from ottla.client.network.metadata import Topic
@@ -171,7 +171,7 @@ class Admin(GrowthAdmin, GroupAdmin, TransactionAdmin, RecordAdmin, QuotaAdmin):
         """The offsets of a position by partition, of all partitions if none are named."""
         if partitions is None:
             partitions = range(len((await self._cluster.topic(topic)).partitions))
-        return await find_offsets(self._cluster, topic, partitions, position, isolation)
+        return await find_offsets(self._cluster, topic, checked_partitions(partitions), position, isolation)
 
     # Configurations.
 

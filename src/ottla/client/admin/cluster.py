@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from ottla.client.admin.types import Broker, ClusterDescription, ElectionKind, Reassignment
 from ottla.client.errors import BrokerUnreachable, ServerError, all_or_error, raise_for
-from ottla.client.group.offsets import TopicPartition
+from ottla.client.group.offsets import TopicPartition, as_place, as_places
 from ottla.client.network.address import Address
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.retry import Patience
@@ -85,7 +85,8 @@ class ClusterAdmin:
         It has begun when this returns. `list_partition_reassignments` tells of those that are not over.
         """
         topics: defaultdict[str, list[ReassignablePartition]] = defaultdict(list)
-        for place, brokers in replicas.items():
+        for given, brokers in replicas.items():
+            place = as_place(given)
             wanted = None if brokers is None else list(brokers)
             topics[place.topic].append(ReassignablePartition(partition_index=place.partition, replicas=wanted))
         request = AlterPartitionReassignmentsRequest(
@@ -165,7 +166,7 @@ class ClusterAdmin:
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     topics: defaultdict[str, list[int]] = defaultdict(list)
-    for place in partitions:
+    for place in as_places(partitions):
         topics[place.topic].append(place.partition)
     return topics
 

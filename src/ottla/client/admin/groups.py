@@ -21,7 +21,7 @@ from ottla.client.group.assignors import by_topic
 from ottla.client.group.commits import LAST_VERSION_BY_NAME, commit_request, fetch_committed
 from ottla.client.group.coordinator import Coordinator, CoordinatorKind
 from ottla.client.group.description import CLASSIC, describe_group
-from ottla.client.group.offsets import Membership, Offset, TopicPartition
+from ottla.client.group.offsets import Membership, Offset, TopicPartition, as_offsets, as_places
 from ottla.client.network.cluster import Cluster
 from ottla.client.offsets import EARLIEST, LATEST, Isolation, find_offsets
 from ottla.wire.apis import LIST_GROUPS
@@ -113,7 +113,7 @@ class GroupAdmin:
         Stable: while a transaction is open that may change one of them, its end is waited for.
         """
         coordinator = self._coordinator(group_id)
-        named = None if partitions is None else list(partitions)
+        named = None if partitions is None else as_places(partitions)
         return await self._cluster.retry(
             lambda: fetch_committed(coordinator, group_id, named, must_be_stable=must_be_stable)
         )
@@ -125,8 +125,7 @@ class GroupAdmin:
         if not offsets:
             return []
         coordinator = self._coordinator(group_id)
-        wanted = {at: Offset(offset) if isinstance(offset, int) else offset for at, offset in offsets.items()}
-        request = commit_request(Membership(group_id), wanted, {})
+        request = commit_request(Membership(group_id), as_offsets(offsets), {})
         answer = await coordinator.ask_patiently(
             request, OffsetCommitResponse, _code_of_all, at_most=LAST_VERSION_BY_NAME
         )
@@ -141,7 +140,7 @@ class GroupAdmin:
             OffsetDeleteRequestTopic(
                 name=name, partitions=[OffsetDeleteRequestPartition(partition_index=index) for index in indexes]
             )
-            for name, indexes in by_topic(partitions).items()
+            for name, indexes in by_topic(as_places(partitions)).items()
         ]
         coordinator = self._coordinator(group_id)
         request = OffsetDeleteRequest(group_id=group_id, topics=topics)
@@ -159,8 +158,9 @@ class GroupAdmin:
         To count records all that the group has not read yet is fetched, so it takes the time of reading it;
         without `in_records` there is only the difference of offsets.
         """
+        named = as_places(partitions)
         committed = await self.list_group_offsets(group_id)
-        places = sorted({*committed, *partitions})
+        places = sorted({*committed, *named})
         edges = await self._edges(places)
         counts: dict[TopicPartition, int] = {}
         if in_records:
@@ -183,7 +183,7 @@ class GroupAdmin:
 
         `advance` is told of each partition how many offsets were passed, as the work goes on.
         """
-        edges = await self._edges(ranges)
+        edges = await self._edges(as_places(ranges))
         bounded = {}
         for place, (start_offset, end_offset) in ranges.items():
             if place not in edges:

@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from ottla.client.admin.types import LogDir, LogDirPartition
+from ottla.client.checks import check_offset
 from ottla.client.errors import ServerError, all_or_error, raise_for
-from ottla.client.group.offsets import TopicPartition
+from ottla.client.group.offsets import TopicPartition, as_place, as_places
 from ottla.client.network.cluster import Cluster
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -20,6 +21,9 @@ from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
+
+_ALL = -1
+"""In place of an offset: what there is."""
 
 
 class RecordAdmin:
@@ -34,7 +38,11 @@ class RecordAdmin:
         """
         errors: list[ServerError] = []
         done: list[tuple[TopicPartition, int]] = []
-        for place, offset in offsets.items():
+        wanted = {as_place(place): offset for place, offset in offsets.items()}
+        for offset in wanted.values():
+            if offset != _ALL:
+                check_offset(offset)
+        for place, offset in wanted.items():
             try:
                 done.append((place, await self._cluster.retry(lambda: self._delete(place, offset))))  # noqa: B023
             except ServerError as error:
@@ -62,7 +70,7 @@ class RecordAdmin:
         topics: defaultdict[str, list[int]] | None = None
         if partitions is not None:
             topics = defaultdict(list)
-            for place in partitions:
+            for place in as_places(partitions):
                 topics[place.topic].append(place.partition)
         asked = (
             None

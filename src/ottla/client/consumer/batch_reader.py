@@ -14,7 +14,7 @@ from ottla.client.consumer.fetched_data import FetchedData
 from ottla.client.consumer.fetcher import CLOCK_SECONDS, LINES
 from ottla.client.consumer.leader_epochs import UNKNOWN, LeaderEpochs
 from ottla.client.errors import ClientError, LogTruncated, ServerError, TopicRecreated, UnknownTopicOrPartition
-from ottla.client.group.offsets import Offset, TopicPartition
+from ottla.client.group.offsets import Offset, TopicPartition, as_offsets, as_places
 from ottla.client.network.cluster import ClientOptions, Cluster, Line
 from ottla.client.network.metadata import Topic
 from ottla.client.network.retry import LONGEST_PAUSE_MS
@@ -117,14 +117,15 @@ class BatchReader:
     def assign(self, offsets: Mapping[TopicPartition, int | Offset]) -> None:
         """Read these partitions too, or from another offset on. An Offset with the leader epoch of the record before
         it, from `FetchedData.epochs`, lets the leader look whether that is still there."""
-        self.drop(offsets)
-        for place, offset in offsets.items():
-            self._places[place] = _Place(offset if isinstance(offset, Offset) else Offset(offset))
+        given = as_offsets(offsets)
+        self.drop(given)
+        for place, offset in given.items():
+            self._places[place] = _Place(offset)
         self._woken.set()
 
     def drop(self, places: Iterable[TopicPartition]) -> None:
         """Read these no more."""
-        dropped = set(places)
+        dropped = set(as_places(places))
         for place in dropped:
             self._places.pop(place, None)
             self._errors.pop(place, None)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from ottla.client.blocking import Blocking, Face, options_of
+from ottla.client.checks import check_functions
 from ottla.client.consumer import consumer
 from ottla.client.consumer.core import DEFAULT_WAIT_MS
 from ottla.client.consumer.fetched_data import Fetched
@@ -18,11 +19,11 @@ from ottla.client.consumer.hand_out import (
     take_batches,
 )
 from ottla.client.consumer.options import ConsumerOptions, Listeners, told_of
-from ottla.client.consumer.recovery import Recovery, RecoveryOptions
+from ottla.client.consumer.recovery import Attempts, HandlerFailed, Recovery, RecoveryOptions
 from ottla.client.consumer.statistics import ConsumerStatistics
 from ottla.client.errors import CommitFailed, DeserializationFailed
 from ottla.client.group.machine import Change
-from ottla.client.group.offsets import GroupOffsets, TopicPartition
+from ottla.client.group.offsets import GroupOffsets, TopicPartition, as_places
 from ottla.client.log import logger
 from ottla.client.message import Message
 
@@ -78,10 +79,11 @@ class Consumer(Face[consumer.Consumer]):
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Reads just these, from where the group has committed, if there is one. No member of the group."""
+        named = as_places(partitions)
         try:
             self._tell(self._thread.run(self._core._part))
         finally:
-            self._thread.run(self._core.assign, list(partitions))
+            self._thread.run(self._core.assign, named)
 
     @property
     def group(self) -> str | None:
@@ -181,6 +183,7 @@ class Consumer(Face[consumer.Consumer]):
     # A handler.
 
     def run(self, handler: Callable[[Message], Any], **options: Unpack[RecoveryOptions]) -> None:
+        check_functions(handler=handler)
         recovery = self._core.recovery(options)
         self._thread.run(recovery.__aenter__)
         try:
@@ -224,19 +227,45 @@ class Consumer(Face[consumer.Consumer]):
                 failed = error
                 batches = self.batches()
             try:
-                with recovery.the_producer.transaction() as transaction:
-                    if failed is not None:
-                        self._thread.run(recovery.bury, failed.topic, failed.partition, failed.record, failed, 1)
-                        core.skip(failed)
-                    for message in () if batch is None else consumer.messages_of(batch):
-                        self._handle(handler, message, recovery)
-                    transaction.send_offsets(self)
+                if batch is not None:
+                    self._handle_in_transaction(handler, consumer.messages_of(batch), recovery)
+                elif failed is not None:
+                    self._bury_in_transaction(failed, recovery)
             except CommitFailed as error:
                 logger.warning("%s", error)
                 core.start_rewinding()
             except BaseException:
                 core.start_rewinding()
                 raise
+
+    def _bury_in_transaction(self, failed: DeserializationFailed, recovery: Recovery) -> None:
+        with recovery.the_producer.transaction() as transaction:
+            self._thread.run(recovery.bury, failed.topic, failed.partition, failed.record, failed, 1)
+            self._core.core.skip(failed)
+            transaction.send_offsets(self)
+
+    def _handle_in_transaction(
+        self, handler: Callable[[Message], Any], messages: list[Message], recovery: Recovery
+    ) -> None:
+        """What a failed attempt has sent is undone with its transaction, and all of them are handled again."""
+        attempts = Attempts(recovery)
+        with self._core.core.handling():
+            while True:
+                try:
+                    with recovery.the_producer.transaction() as transaction:
+                        for message in messages:
+                            if attempts.is_given_up(message):
+                                self._thread.run(attempts.bury, message)
+                                continue
+                            try:
+                                handler(message)
+                            except Exception as error:
+                                raise HandlerFailed(message, error) from error
+                        transaction.send_offsets(self)
+                except HandlerFailed as failed:
+                    self._thread.run(attempts.note, failed)
+                else:
+                    return
 
     def _handle(self, handler: Callable[[Message], Any], message: Message, recovery: Recovery) -> None:
         attempt = 0

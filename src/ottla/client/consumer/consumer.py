@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, Unpack
 
 from ottla.client.checks import check_functions, check_numbers, check_texts
 from ottla.client.consumer.core import DEFAULT_WAIT_MS, ConsumerCore
@@ -32,11 +32,11 @@ from ottla.client.consumer.options import (
     read_subscription,
     told_of,
 )
-from ottla.client.consumer.recovery import Recovery, RecoveryOptions
+from ottla.client.consumer.recovery import Attempts, HandlerFailed, Recovery, RecoveryOptions
 from ottla.client.consumer.statistics import ConsumerStatistics
 from ottla.client.errors import CommitFailed, DeserializationFailed
 from ottla.client.group.machine import Change, MemberSettings
-from ottla.client.group.offsets import GroupOffsets, Offset, TopicPartition
+from ottla.client.group.offsets import GroupOffsets, Offset, TopicPartition, as_places
 from ottla.client.log import logger
 from ottla.client.message import Message, message_of
 from ottla.client.network.cluster import ClientOptions
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 T = TypeVar("T")
+Handler: TypeAlias = Callable[[Message], Awaitable[Any] | Any]
+"""What it gives back is awaited, if it can be."""
 DEFAULT_BUFFER_BYTES = 64 << 20
 DEFAULT_CLOSE_SECONDS = 30.0
 
@@ -156,7 +158,8 @@ class Consumer:
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Reads just these, from where the group has committed, if there is one. No member of the group."""
-        await self._and_then(self._tell(self.core.part()), self.core.assign(partitions))
+        named = as_places(partitions)
+        await self._and_then(self._tell(self.core.part()), self.core.assign(named))
 
     async def _part(self) -> Change:
         """What a user of the other face is to be told before the group is left."""
@@ -286,7 +289,7 @@ class Consumer:
 
     # A handler.
 
-    async def run(self, handler: Callable[[Message], Awaitable[Any]], **options: Unpack[RecoveryOptions]) -> None:
+    async def run(self, handler: Handler, **options: Unpack[RecoveryOptions]) -> None:
         """Calls the handler with each message, one after the other, until `stop`. How slow it is does not matter.
 
         When it raises, the message is tried again, `retries` times, with pauses that double from `backoff_ms` on.
@@ -294,7 +297,9 @@ class Consumer:
         one the error is raised, and the message comes first when `run` is called again. A message that a deserializer
         refuses is treated like that at once. With exactly-once it needs a transactional `producer`: what the handler
         sends with it, the dead letters and the offsets of each batch are one transaction.
+        What a failed attempt has sent is undone: the batch is handled again, in another transaction.
         """
+        check_functions(handler=handler)
         async with self.recovery(options) as recovery:
             run = self._run_exactly_once if self.delivery == "exactly-once" else self._run
             await run(handler, recovery)
@@ -304,7 +309,7 @@ class Consumer:
             raise ValueError("to handle exactly once takes a producer with a transactional_id")
         return Recovery(self._bootstrap, self._options, options, is_transactional=self.delivery == "exactly-once")
 
-    async def _run(self, handler: Callable[[Message], Awaitable[Any]], recovery: Recovery) -> None:
+    async def _run(self, handler: Handler, recovery: Recovery) -> None:
         messages = aiter(self)
         while True:
             try:
@@ -322,7 +327,7 @@ class Consumer:
                 self.core.hand_back()
                 raise
 
-    async def _run_exactly_once(self, handler: Callable[[Message], Awaitable[Any]], recovery: Recovery) -> None:
+    async def _run_exactly_once(self, handler: Handler, recovery: Recovery) -> None:
         batches = aiter(self.batches())
         while True:
             failed: DeserializationFailed | None = None
@@ -336,13 +341,10 @@ class Consumer:
                 failed = error
                 batches = aiter(self.batches())
             try:
-                async with recovery.the_producer.transaction() as transaction:
-                    if failed is not None:
-                        await recovery.bury(failed.topic, failed.partition, failed.record, failed, 1)
-                        self.core.skip(failed)
-                    for message in records:
-                        await self._handle(handler, message, recovery)
-                    await transaction.send_offsets(self)
+                if failed is not None:
+                    await self._bury_in_transaction(failed, recovery)
+                else:
+                    await self._handle_in_transaction(handler, records, recovery)
             except CommitFailed as error:
                 logger.warning("%s", error)
                 self.core.rewind_all()
@@ -350,17 +352,50 @@ class Consumer:
                 self.core.rewind_all()
                 raise
 
-    async def _handle(self, handler: Callable[[Message], Awaitable[Any]], message: Message, recovery: Recovery) -> None:
+    async def _bury_in_transaction(self, failed: DeserializationFailed, recovery: Recovery) -> None:
+        async with recovery.the_producer.transaction() as transaction:
+            await recovery.bury(failed.topic, failed.partition, failed.record, failed, 1)
+            self.core.skip(failed)
+            await transaction.send_offsets(self)
+
+    async def _handle_in_transaction(self, handler: Handler, messages: list[Message], recovery: Recovery) -> None:
+        """What a failed attempt has sent is undone with its transaction, and all of them are handled again."""
+        attempts = Attempts(recovery)
+        with self.core.handling():
+            while True:
+                try:
+                    async with recovery.the_producer.transaction() as transaction:
+                        for message in messages:
+                            if attempts.is_given_up(message):
+                                await attempts.bury(message)
+                                continue
+                            try:
+                                await _call(handler, message)
+                            except Exception as error:
+                                raise HandlerFailed(message, error) from error
+                        await transaction.send_offsets(self)
+                except HandlerFailed as failed:
+                    await attempts.note(failed)
+                else:
+                    return
+
+    async def _handle(self, handler: Handler, message: Message, recovery: Recovery) -> None:
         attempt = 0
         with self.core.handling():
             while True:
                 try:
-                    await handler(message)
+                    await _call(handler, message)
                 except Exception as error:
                     attempt += 1
                     if await recovery.shall_try_again(message, error, attempt):
                         continue
                 return
+
+
+async def _call(handler: Handler, message: Message) -> None:
+    result = handler(message)
+    if inspect.isawaitable(result):
+        await result
 
 
 def messages_of(batch: Fetched) -> list[Message]:

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
-from ottla.client.checks import check_offset
 from ottla.client.consumer.assignment import Assignment, AssignmentTold
 from ottla.client.consumer.commit_ahead import CommitAhead
 from ottla.client.consumer.fetcher import Fetcher, FetcherTold
@@ -25,7 +24,15 @@ from ottla.client.errors import ClientError, DeserializationFailed
 from ottla.client.group.committer import Committer
 from ottla.client.group.coordinator import Coordinator, CoordinatorKind
 from ottla.client.group.machine import Change
-from ottla.client.group.offsets import GroupOffsets, Membership, Offset, TopicPartition
+from ottla.client.group.offsets import (
+    GroupOffsets,
+    Membership,
+    Offset,
+    TopicPartition,
+    as_offsets,
+    as_place,
+    as_places,
+)
 from ottla.client.group.subscription import Subscription
 from ottla.client.log import logger
 from ottla.client.network.cluster import ClientOptions, Cluster
@@ -201,7 +208,7 @@ class ConsumerCore:
         return self._wake_all
 
     async def seek(self, partition: TopicPartition, position: Position) -> None:
-        self.place(partition)
+        partition = self.place(partition).topic_partition
         found = await find_offsets(
             self._cluster, partition.topic, [partition.partition], position, self._options.isolation
         )
@@ -211,9 +218,10 @@ class ConsumerCore:
 
     def place(self, partition: TopicPartition) -> PartitionPosition:
         self._check_open()
-        place = self.positions.get(partition)
+        named = as_place(partition)
+        place = self.positions.get(named)
         if place is None:
-            raise ValueError(f"{partition} is not assigned to this consumer")
+            raise ValueError(f"{named} is not assigned to this consumer")
         return place
 
     def lag(self) -> dict[TopicPartition, int]:
@@ -457,11 +465,8 @@ class ConsumerCore:
             offsets = self.group_offsets().offsets
             for place in self.positions.values():
                 place.finished = place.position
-        given = {one: offset if isinstance(offset, Offset) else Offset(offset) for one, offset in offsets.items()}
-        for one in given.values():
-            check_offset(one.offset)
-        await self._committer.commit(given)
+        await self._committer.commit(as_offsets(offsets))
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
         self._check_open()
-        return await self._committer.fetch(list(partitions))
+        return await self._committer.fetch(as_places(partitions))

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self, TypedDict
 
-from ottla.client.checks import check_numbers, why_no_topic
+from ottla.client.checks import check_numbers, checked_partitions, why_no_topic
 from ottla.client.consumer.fetch import Answer, FetchLimits, Wanted, fetch, has_moved
 from ottla.client.consumer.fetched_data import Fetched, FetchedData
 from ottla.client.consumer.growth_order import GrowthOrder
@@ -88,7 +88,7 @@ class Reader:
         self.topic_id: bytes | None = None
         """Known when reading has begun. A topic that gets another one under the reader's hands is TopicRecreated."""
         self._cluster = Cluster(bootstrap, options)
-        self._partitions = partitions
+        self._partitions = None if partitions is None else checked_partitions(partitions)
         self._start = start
         self._end = end
         self._isolation = Isolation(isolation)

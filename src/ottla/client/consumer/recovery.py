@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Self, TypedDict
 
@@ -57,12 +58,22 @@ class Recovery:
 
     async def shall_try_again(self, message: Message, error: Exception, attempt: int) -> bool:
         """After a pause. Else it is with the dead letters now; without such a topic the error is raised."""
-        if attempt <= self._retries:
-            logger.info("attempt %d at %r failed: %r", attempt, message, error)
-            await asyncio.sleep(min(self._backoff_ms * 2 ** (attempt - 1), LONGEST_BACKOFF_MS) / 1000)
+        if await self.has_paused(message, error, attempt):
             return True
         await self.bury(message.topic, message.partition, message.raw, error, attempt)
         return False
+
+    async def has_paused(self, message: Message, error: Exception, attempt: int) -> bool:
+        """Whether there is another attempt, for which it is time now."""
+        if attempt > self._retries:
+            return False
+        logger.info("attempt %d at %r failed: %r", attempt, message, error)
+        await asyncio.sleep(min(self._backoff_ms * 2 ** min(attempt - 1, 60), LONGEST_BACKOFF_MS) / 1000)
+        return True
+
+    @property
+    def has_dead_letters(self) -> bool:
+        return self._dead_letter is not None
 
     async def bury(
         self, topic: str | None, partition: int | None, record: Record, error: Exception, attempts: int
@@ -77,7 +88,7 @@ class Recovery:
             ("dead-letter.offset", b"%d" % record.offset),
             ("dead-letter.attempts", b"%d" % attempts),
             ("dead-letter.error", type(error).__name__.encode()),
-            ("dead-letter.reason", str(error).encode()),
+            ("dead-letter.reason", str(error).encode(errors="backslashreplace")),
         ]
         sent = self.the_producer.send(
             self._dead_letter,
@@ -88,6 +99,40 @@ class Recovery:
         )
         if not self._is_transactional:  # else its transaction waits for it
             await sent
+
+
+class HandlerFailed(Exception):
+    """Inside a transaction, which is aborted by it."""
+
+    def __init__(self, message: Message, error: Exception) -> None:
+        super().__init__(message, error)
+        self.message = message
+        self.error = error
+
+
+class Attempts:
+    """At the messages of one partition that are handled in one transaction: how often each has failed."""
+
+    def __init__(self, recovery: Recovery) -> None:
+        self._recovery = recovery
+        self._failures: Counter[int] = Counter()
+        self._given_up: dict[int, Exception] = {}
+
+    def is_given_up(self, message: Message) -> bool:
+        return message.offset in self._given_up
+
+    async def bury(self, message: Message) -> None:
+        error, count = self._given_up[message.offset], self._failures[message.offset]
+        await self._recovery.bury(message.topic, message.partition, message.raw, error, count)
+
+    async def note(self, failed: HandlerFailed) -> None:
+        """After a pause there is another attempt, or the message is given up; without dead letters, the error."""
+        message, error = failed.message, failed.error
+        self._failures[message.offset] += 1
+        if not await self._recovery.has_paused(message, error, self._failures[message.offset]):
+            if not self._recovery.has_dead_letters:
+                raise error
+            self._given_up[message.offset] = error
 
 
 def _check(options: RecoveryOptions) -> None:

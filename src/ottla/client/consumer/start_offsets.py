@@ -44,6 +44,8 @@ class StartOffsets:
         self._woken = asyncio.Event()
         self._round_over = asyncio.Event()
         self._trouble_since: float | None = None
+        self._mistake: Exception | None = None
+        """Of ours: whoever waits for a round is told, for there will be none."""
 
     def wake(self) -> None:
         self._woken.set()
@@ -65,12 +67,23 @@ class StartOffsets:
         """Until another attempt was made, well or not."""
         self._round_over.clear()
         self.wake()
-        await self._round_over.wait()
+        if self._mistake is None:
+            await self._round_over.wait()
+        if self._mistake is not None:
+            raise self._mistake
 
     def _has(self, place: PartitionPosition) -> bool:
         return self._positions.get(place.topic_partition) is place
 
     async def run(self) -> None:
+        try:
+            await self._run()
+        except Exception as error:
+            self._mistake = error
+            self._round_over.set()
+            raise
+
+    async def _run(self) -> None:
         pause_seconds = 0.0
         while True:
             self._woken.clear()

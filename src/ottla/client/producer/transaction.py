@@ -24,7 +24,7 @@ from ottla.client.errors import (
     UnsupportedByBroker,
 )
 from ottla.client.group.coordinator import Coordinator, CoordinatorKind
-from ottla.client.group.offsets import GroupOffsets, HasGroupOffsets, Offset, TopicPartition
+from ottla.client.group.offsets import GroupOffsets, HasGroupOffsets, Offset, TopicPartition, as_offsets
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.retry import Pace
 from ottla.client.producer.batch import ANONYMOUS, Identity
@@ -379,7 +379,7 @@ class TransactionManager:
             raise
 
     async def _send_offsets(self, given: GroupOffsets) -> None:
-        membership, offsets = given
+        membership, offsets = given.membership, as_offsets(given.offsets)
         if not offsets:
             return
         self._state.groups.add(membership.group_id)

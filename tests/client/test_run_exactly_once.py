@@ -1,0 +1,102 @@
+"""`run` exactly once: what a failed attempt has sent is not in the results, whatever becomes of its message."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import ottla.testing
+from ottla.client import Consumer, Message, Producer, aio
+from ottla.testing.world import World
+
+SOURCE, SINK, DEAD = "source", "sink", "dead"
+UNLUCKY = 3
+
+
+def numbers(count: int) -> list[bytes]:
+    return [b"%d" % number for number in range(count)]
+
+
+def world_run(world: World, failures: int, **options: Any) -> list[int]:
+    """Handles six records, of which one fails so many times after its result was sent; the offsets as they came."""
+    handled: list[int] = []
+
+    async def main() -> None:
+        async with (
+            aio.Producer(world.bootstrap, transactional_id="x") as producer,
+            aio.Consumer(world.bootstrap, SOURCE, group="g", delivery="exactly-once") as consumer,
+        ):
+
+            async def handle(message: Message) -> None:
+                handled.append(message.offset)
+                producer.send(SINK, message.value)
+                if message.offset == UNLUCKY and handled.count(UNLUCKY) <= failures:
+                    raise ValueError("unlucky")
+                if message.offset == 5:
+                    consumer.stop()
+
+            async with asyncio.timeout(60):
+                await consumer.run(handle, producer=producer, **options)
+
+    world.run(main(), most_seconds=120)
+    return handled
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with World() as made:
+        for topic in (SOURCE, SINK, DEAD):
+            made.create_topic(topic)
+        made.put(SOURCE, *numbers(6))
+        yield made
+
+
+def test_what_a_failed_attempt_has_sent_is_undone(world: World) -> None:
+    handled = world_run(world, 2, retries=2, backoff_ms=1)
+    assert handled == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 4, 5]
+    assert [record.value for record in world.committed(SINK)] == numbers(6)
+
+
+def test_a_message_that_is_given_up_leaves_nothing_but_its_dead_letter(world: World) -> None:
+    handled = world_run(world, 9, retries=1, backoff_ms=1, dead_letter=DEAD)
+    assert handled == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 4, 5]
+    assert [record.value for record in world.committed(SINK)] == [b"0", b"1", b"2", b"4", b"5"]
+    assert [record.value for record in world.committed(DEAD)] == [b"3"]
+
+
+def test_without_dead_letters_its_error_is_raised_and_nothing_is_left(world: World) -> None:
+    with pytest.raises(ValueError, match="unlucky"):
+        world_run(world, 9, retries=1, backoff_ms=1)
+    assert not world.committed(SINK)
+
+
+def test_the_same_without_an_event_loop() -> None:
+    handled: list[int] = []
+    with ottla.testing.broker() as broker:
+        for topic in (SOURCE, SINK, DEAD):
+            broker.topic(topic)
+        broker.put(SOURCE, *numbers(6))
+        with (
+            Producer(broker.bootstrap, transactional_id="x") as producer,
+            Consumer(broker.bootstrap, SOURCE, group="g", delivery="exactly-once") as consumer,
+        ):
+
+            def handle(message: Message) -> None:
+                handled.append(message.offset)
+                producer.send(SINK, message.value)
+                if message.offset == UNLUCKY or (message.offset == 1 and handled.count(1) == 1):
+                    raise ValueError("unlucky \udc80")
+                if message.offset == 5:
+                    consumer.stop()
+
+            consumer.run(handle, producer=producer, retries=1, backoff_ms=1, dead_letter=DEAD)
+        assert handled == [0, 1, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 4, 5]
+        assert broker.values(SINK) == [b"0", b"1", b"2", b"4", b"5"]
+        [letter] = broker.records(DEAD)
+        assert letter.value == b"3"
+        headers = dict(letter.headers)
+        assert headers["dead-letter.attempts"] == b"2"
+        assert headers["dead-letter.reason"] == b"unlucky \\udc80"
