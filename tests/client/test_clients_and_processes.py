@@ -97,6 +97,48 @@ with ottla.testing.broker() as broker:
     assert done.stdout.split("\n")[0] == '3 [b"the parent\'s"]'
 
 
+def test_a_fork_while_other_threads_are_in_the_middle_of_something() -> None:
+    """Of them only their locks are in the child."""
+    script = """
+import os, signal, sys, warnings
+warnings.simplefilter("ignore")
+import ottla.testing
+from ottla.client import Consumer, Producer
+with ottla.testing.broker() as broker:
+    broker.topic("t")
+    producer = Producer(broker.bootstrap, linger_ms=60_000).open()
+    consumer = Consumer(broker.bootstrap, "t", group="g").open()
+    written = producer.send("t", b"x")
+    producer.flush()
+    waiting = producer.send("t", b"y")
+    locks = (producer._buffer.lock, producer._thread._lock, consumer._thread._lock)
+    for lock in locks:
+        lock.acquire()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        told = 0
+        for call in (lambda: producer.send("t", b"z"), producer.flush, waiting.result, consumer.poll):
+            try:
+                call()
+            except Exception as error:
+                told += "forked" in str(error)
+        told += written.is_done and written.result().offset == 0
+        producer.close()
+        consumer.close()
+        os._exit(told)
+    for lock in locks:
+        lock.release()
+    _, status = os.waitpid(child, 0)
+    producer.close()
+    consumer.close()
+    print(os.waitstatus_to_exitcode(status), broker.values("t"))
+    sys.stdout.flush()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split("\n")[0] == "5 [b'x', b'y']"
+
+
 def test_a_consumer_in_a_child_of_the_process_is_an_error_and_no_hang() -> None:
     script = """
 import os, sys, warnings

@@ -41,6 +41,8 @@ class LoopThread:
 
         The coroutine is made in the thread: an interrupt, which comes at any moment, finds none that nobody awaits.
         """
+        if self._process_id != os.getpid():  # before the lock, which a thread of the parent may have had
+            raise RuntimeError(CLOSED if self.is_closed else FORKED)
         call = _Call(partial(work, *arguments, **options))
         is_given = False
         try:
@@ -99,8 +101,6 @@ class LoopThread:
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self.is_closed:
             raise RuntimeError(CLOSED)
-        if self._process_id != os.getpid():
-            raise RuntimeError(FORKED)
         self.check_other_thread()
         if self._loop is None:
             self._loop = asyncio.new_event_loop()

@@ -251,6 +251,12 @@ class Chunk:
                 return piece.batch, position
         return None
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether all of it is decided, for good. Needs no lock: in a child of the process nobody may be left to
+        release it."""
+        return self.is_closed and not self.undecided
+
     def is_decided(self, index: int) -> bool:
         if self.error is not None or index in self.errors:
             return True
@@ -292,6 +298,8 @@ class Chunk:
 
     def call_when_decided(self, index: int, fire: Callable[[], object]) -> bool:
         """False, and no call will come, if it is decided already."""
+        if self.is_settled:
+            return False
         with self.lock:
             if self.is_decided(index):
                 return False

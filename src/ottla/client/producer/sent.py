@@ -26,6 +26,8 @@ class Sent:
     @property
     def is_done(self) -> bool:
         chunk, index = self._chunk, self._index
+        if chunk.is_settled:
+            return True
         with chunk.lock:
             return chunk.is_decided(index)
 

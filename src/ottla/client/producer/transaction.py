@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Self, TypeVar
 
 from ottla.client.errors import (
@@ -24,7 +24,7 @@ from ottla.client.errors import (
     UnsupportedByBroker,
 )
 from ottla.client.group.coordinator import Coordinator, CoordinatorKind
-from ottla.client.group.offsets import GroupOffsets, HasGroupOffsets, Offset, TopicPartition, as_offsets
+from ottla.client.group.offsets import GroupOffsets, HasGroupOffsets, as_offsets
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.retry import Pace
 from ottla.client.producer.batch import ANONYMOUS, Identity
@@ -32,6 +32,7 @@ from ottla.client.producer.buffer import Buffer
 from ottla.client.producer.partition_queue import PartitionQueue
 from ottla.client.producer.produce import Produce
 from ottla.client.producer.sender import Sender
+from ottla.client.producer.transaction_offsets import offset_commit_code, offset_topics
 from ottla.client.producer.transaction_state import Phase, TransactionEvent, TransactionState
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -42,12 +43,7 @@ from ottla.wire.messages.add_partitions_to_txn import (
 )
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ottla.wire.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-    TxnOffsetCommitResponse,
-)
+from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from ottla.wire.schema import Request, Response
 
 R = TypeVar("R", bound=Response)
@@ -93,6 +89,7 @@ class TransactionManager:
         self._state = TransactionState()
         self._adding: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
+        self._sending_offsets = 0
 
     async def begin_with(self, sender: Sender, buffer: Buffer, produce: Produce) -> None:
         """The producer opens: whoever had the transactional id before is fenced, and its transaction aborted."""
@@ -154,6 +151,10 @@ class TransactionManager:
 
     async def commit(self, flush: Callable[[], Awaitable[None]]) -> None:
         """Raises what went wrong, and the transaction is aborted then; TransactionUnresolved if nobody knows yet."""
+        if self._has_ended:
+            raise _closed_inside()
+        if self._sending_offsets:
+            self._state.fail(TransactionAborted("its offsets were still being sent when it was to be committed"))
         self._state.step(TransactionEvent.CLOSE)
         self._buffer.refuse(RuntimeError("the transaction is being committed: nothing can be added to it"))
         try:
@@ -167,7 +168,7 @@ class TransactionManager:
         if self._state.phase is Phase.CLOSING:
             await self._end(is_commit=True)
             return
-        error_of_it = self._state.error or TransactionAborted("the producer was closed in the middle of a transaction")
+        error_of_it = self._state.error or _closed_inside()
         if self._state.is_in_progress:
             try:
                 await self._end(is_commit=False)
@@ -180,7 +181,13 @@ class TransactionManager:
             self._sender.give_up(TransactionAborted("the transaction was aborted"))
             self._sender.failures.take()
             return
-        await self._end(is_commit=False)
+        if not self._has_ended:
+            await self._end(is_commit=False)
+
+    @property
+    def _has_ended(self) -> bool:
+        """Before its block is left: the producer was closed."""
+        return self._state.fence is None and not self._state.is_in_progress
 
     async def close(self, wait_seconds: float) -> None:
         """What is still to be ended is tried for a moment; the coordinator aborts what is left open."""
@@ -369,6 +376,7 @@ class TransactionManager:
         """If it fails, or is not waited for, the transaction can only be aborted: it would be without its offsets."""
         if self._state.phase is not Phase.OPEN and self._state.phase is not Phase.FAILED:
             raise RuntimeError("offsets are sent inside `with producer.transaction()`")
+        self._sending_offsets += 1
         try:
             await self._send_offsets(given)
         except BaseException as error:
@@ -377,6 +385,8 @@ class TransactionManager:
             else:
                 self._state.fail(TransactionAborted("the offsets of the transaction were not sent to their end"))
             raise
+        finally:
+            self._sending_offsets -= 1
 
     async def _send_offsets(self, given: GroupOffsets) -> None:
         membership, offsets = given.membership, as_offsets(given.offsets)
@@ -394,13 +404,13 @@ class TransactionManager:
             generation_id=membership.generation,
             member_id=membership.member_id,
             group_instance_id=membership.instance_id,
-            topics=_offset_topics(offsets),
+            topics=offset_topics(offsets),
         )
         at_most = None if self._joins_by_writing else _LAST_OFFSET_COMMIT_OF_VERSION_1
         answer = await coordinator.ask_patiently(
-            request, TxnOffsetCommitResponse, lambda answer: _offset_commit_code(offsets, answer), at_most=at_most
+            request, TxnOffsetCommitResponse, lambda answer: offset_commit_code(offsets, answer), at_most=at_most
         )
-        code = _offset_commit_code(offsets, answer)
+        code = offset_commit_code(offsets, answer)
         if code in _NOT_A_MEMBER:
             raise CommitFailed(
                 f"group {membership.group_id} has given the partitions to another member. "
@@ -436,32 +446,12 @@ def _look_at(ending: asyncio.Task[None]) -> None:
         ending.exception()
 
 
+def _closed_inside() -> TransactionAborted:
+    return TransactionAborted("the producer was closed in the middle of a transaction")
+
+
 def _outside() -> RuntimeError:
     return RuntimeError("a producer with a transactional_id sends inside `with producer.transaction()`")
-
-
-def _offset_topics(offsets: Mapping[TopicPartition, Offset]) -> list[TxnOffsetCommitRequestTopic]:
-    topics: defaultdict[str, list[TxnOffsetCommitRequestPartition]] = defaultdict(list)
-    for place, offset in offsets.items():
-        topics[place.topic].append(
-            TxnOffsetCommitRequestPartition(
-                partition_index=place.partition,
-                committed_offset=offset.offset,
-                committed_leader_epoch=offset.leader_epoch,
-                committed_metadata=offset.metadata,
-            )
-        )
-    return [TxnOffsetCommitRequestTopic(name=name, partitions=rows) for name, rows in topics.items()]
-
-
-def _offset_commit_code(offsets: Iterable[TopicPartition], answer: TxnOffsetCommitResponse) -> int:
-    """The first error: without one of its offsets the transaction is not committed. One that is left out is none."""
-    codes = {
-        TopicPartition(topic.name, row.partition_index): row.error_code
-        for topic in answer.topics
-        for row in topic.partitions
-    }
-    return next((code for one in offsets if (code := codes.get(one, ErrorCode.UNKNOWN_SERVER_ERROR))), 0)
 
 
 class Transaction:

@@ -1,0 +1,74 @@
+"""Transactions whose block is left in unusual ways: committed whole, or not at all, and its user is told which."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.client import GroupOffsets, Membership, Offset, TopicPartition, TransactionAborted, aio
+from ottla.testing.world import World
+
+TOPIC, GROUP = "t", "g"
+OFFSETS = GroupOffsets(Membership(GROUP), {TopicPartition(TOPIC, 0): Offset(7)})
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with World() as made:
+        made.create_topic(TOPIC)
+        yield made
+
+
+async def closed_inside(world: World, error: Exception | None = None) -> None:
+    producer = await aio.Producer(world.bootstrap, transactional_id="x").open()
+    async with producer.transaction():
+        producer.send(TOPIC, b"1")
+        await producer.close()
+        if error is not None:
+            raise error
+
+
+async def left_early(producer: aio.Producer, sending: list[asyncio.Task[None]]) -> None:
+    async with producer.transaction() as transaction:
+        producer.send(TOPIC, b"1")
+        sending.append(asyncio.create_task(transaction.send_offsets(OFFSETS)))
+        await asyncio.sleep(0)
+
+
+def test_a_producer_that_is_closed_inside_has_aborted_the_transaction(world: World) -> None:
+    async def main() -> None:
+        with pytest.raises(TransactionAborted, match="the producer was closed in the middle of a transaction"):
+            await closed_inside(world)
+
+    world.run(main(), most_seconds=60)
+    assert not world.committed(TOPIC)
+
+
+def test_and_does_not_hide_what_leaves_the_block(world: World) -> None:
+    async def main() -> None:
+        with pytest.raises(ZeroDivisionError):
+            await closed_inside(world, ZeroDivisionError())
+
+    world.run(main(), most_seconds=60)
+    assert not world.committed(TOPIC)
+
+
+def test_offsets_that_nobody_has_waited_for_are_not_left_out(world: World) -> None:
+    """A commit beside them could come first, and the results would be there without their offsets."""
+
+    async def main() -> None:
+        async with aio.Producer(world.bootstrap, transactional_id="x") as producer, aio.Admin(world.bootstrap) as admin:
+            sending: list[asyncio.Task[None]] = []
+            with pytest.raises(TransactionAborted, match="its offsets were still being sent"):
+                await left_early(producer, sending)
+            await asyncio.gather(*sending, return_exceptions=True)
+            assert await admin.list_group_offsets(GROUP) == {}
+            async with producer.transaction() as transaction:
+                producer.send(TOPIC, b"2")
+                await transaction.send_offsets(OFFSETS)
+            assert await admin.list_group_offsets(GROUP) == OFFSETS.offsets
+
+    world.run(main(), most_seconds=60)
+    assert [record.value for record in world.committed(TOPIC)] == [b"2"]
