@@ -40,7 +40,7 @@ class FetchedData:
     """`next_offset` is where the next fetch begins, by the headers of the batches."""
 
     __slots__ = (
-        "_sound", "_sound_from", "aborted", "buffer", "epochs", "fetch_offset", "gap", "high_watermark", "next_offset",
+        "_disorder", "_sound", "_sound_from", "aborted", "buffer", "epochs", "fetch_offset", "gap", "high_watermark", "next_offset",
         "partition", "size_bytes", "topic",
     )  # fmt: skip
 
@@ -62,15 +62,33 @@ class FetchedData:
         """In which the records were written, and from which offsets on."""
         self._sound: Sound | None = None
         self._sound_from = 0
+        self._disorder = ""
+        """Why the batches end where they do: the next one does not follow them."""
         last_epoch: int | None = None
+        last_position = last_start = 0
         with contextlib.suppress(CorruptBatch):  # told by whoever looks at the records
-            for _, header in whole_batches(buffer):
+            for position, header in whole_batches(buffer):
+                if header.base_offset < self.next_offset and position:
+                    self._cut(last_position, last_start, position, header.base_offset)
+                    return
+                last_position, last_start = position, self.next_offset
                 if header.base_offset > self.next_offset and self.gap is None:
                     self.gap = self.next_offset, header.base_offset
                 if header.leader_epoch != last_epoch:
                     last_epoch = header.leader_epoch
                     self.epochs.append((header.base_offset, last_epoch))
                 self.next_offset = header.next_offset
+
+    def _cut(self, last_position: int, last_start: int, position: int, base_offset: int) -> None:
+        """A batch begins below the end of the last one. Offsets of batches only ascend, and no checksum covers them:
+        one of the two is damaged, and that is the last one if they ascend without it."""
+        end = self.next_offset
+        if base_offset >= last_start:
+            position, self.next_offset = last_position, last_start
+            self.epochs = [(start, epoch) for start, epoch in self.epochs if start < last_start]
+            self.gap = None if self.gap is None or self.gap[0] >= last_start else self.gap
+        self.buffer = memoryview(self.buffer)[:position]
+        self._disorder = f"a batch that ends at offset {end - 1} is followed by offset {base_offset}"
 
     def sound(self, start: int, most: int | None = None) -> Sound:
         """The records from `start` on that may be seen, at most so many, up to the first damage."""
@@ -157,6 +175,8 @@ class FetchedData:
         for batch, is_visible in batches:
             if batch.header.last_offset >= start:
                 yield batch, is_visible
+        if self._disorder:
+            raise CorruptBatch(self._disorder)
 
     def _damage(self, offset: int, error: CorruptBatch) -> MalformedAnswer:
         return MalformedAnswer(
