@@ -1,4 +1,4 @@
-"""The mirror between Ottla and Apache Kafka, either way, with runners that are killed."""
+"""The mirror between Ottla and Apache Kafka, either way, with runners that are killed and batches that have rotted."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from ottla import testing
 from tests.apache_kafka.harness import ApacheKafka
+from tests.connect.mirror.damage_contract import MirrorDamageContract
 from tests.connect.mirror.kills_contract import MirrorKillsContract
 
 
@@ -22,6 +23,12 @@ class TestMirrorToApacheKafka(MirrorKillsContract):
     def source(self, ottla_broker: str) -> str:
         return ottla_broker
 
+    @pytest.fixture
+    def target(self, apache_kafka: ApacheKafka) -> str:
+        return apache_kafka.bootstrap
+
+
+class TestDamageOnTheWayToApacheKafka(MirrorDamageContract):
     @pytest.fixture
     def target(self, apache_kafka: ApacheKafka) -> str:
         return apache_kafka.bootstrap

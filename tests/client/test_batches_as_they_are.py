@@ -129,11 +129,12 @@ def test_a_topic_that_was_created_again_is_told(broker: LocalBroker) -> None:
         assert isinstance(told.value, TopicRecreated)
 
 
+@pytest.mark.parametrize("spoilt_at", [-1, -10], ids=["no record can be read", "a value is another"])
 @pytest.mark.parametrize("acks", ["all", "1", "0"])
-def test_a_batch_that_was_damaged_does_not_become_sound(broker: LocalBroker, acks: str) -> None:
+def test_a_batch_that_was_damaged_does_not_become_sound(broker: LocalBroker, acks: str, spoilt_at: int) -> None:
     """Nobody looks at its records, and its checksum is made from the one that it has."""
     spoilt = build_batch([b"x" * 100] * 10, timestamp=1, base_offset=0)
-    spoilt[-1] ^= 1
+    spoilt[spoilt_at] ^= 1
     data = FetchedData("here", 0, 0, bytes(spoilt), [], 10)
     [batch] = data.visible(check_crc=False)
     with pytest.raises(
@@ -195,3 +196,41 @@ def test_a_batch_that_is_too_large_and_cannot_be_read_is_refused(broker: LocalBr
         with pytest.raises(DeliveryFailed, match="MESSAGE_TOO_LARGE"):
             producer.send_batches([(THERE, bytes(spoilt))])
         assert producer.send_batches([(THERE, bytes(build_batch([b"a"], timestamp=1)))]) == [0]
+
+
+def test_a_damaged_batch_that_is_too_large_is_not_cut(broker: LocalBroker) -> None:
+    """Its parts would have checksums that are right."""
+    with Admin(broker.bootstrap) as admin:
+        change = ConfigChange("max.message.bytes", ConfigOperation.SET, "5000")
+        admin.alter_configs(Resource(ResourceKind.TOPIC, "there"), [change])
+    spoilt = build_batch([b"x" * 1_000] * 20, timestamp=1)
+    spoilt[-10] ^= 1
+    [batch] = FetchedData("here", 0, 0, bytes(spoilt), [], 20).visible(check_crc=False)
+    with Producer(broker.bootstrap) as producer, pytest.raises(DeliveryFailed, match="is damaged: checksum is"):
+        producer.send_batches([(THERE, batch)])
+    with Reader(broker.bootstrap, "there", end=LATEST) as reader:
+        assert list(reader) == []
+
+
+def check_all(data: FetchedData) -> None:
+    for batch in data.visible(check_crc=False):
+        data.check(batch)
+
+
+@pytest.mark.parametrize("fetch_offset", [100, 105])
+def test_no_flipped_bit_hides_a_batch(fetch_offset: int) -> None:
+    """It is told, or the batch goes on with a checksum that is wrong. Two fields are not under the checksum, and say
+    nothing of the records: the offset that the log gave, and the leader epoch."""
+    batch = build_batch(
+        [b"x" * 20] * 10, timestamp=1, base_offset=100, producer_id=1000, producer_epoch=0, base_sequence=0,
+        is_transactional=True,
+    )  # fmt: skip
+    next_batch = build_batch([b"y"], timestamp=1, base_offset=110)
+    aborted = [(1001, 50)]  # one bit away
+    for position in [*range(8, 12), *range(16, len(batch))]:
+        for bit in range(8):
+            spoilt = batch.copy()
+            spoilt[position] ^= 1 << bit
+            data = FetchedData("here", 0, fetch_offset, bytes(spoilt + next_batch), aborted, 111)
+            with pytest.raises(MalformedAnswer, match="damaged batch"):
+                check_all(data)

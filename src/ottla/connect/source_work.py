@@ -129,7 +129,15 @@ class SourceWork:
     def _move(self, batches: Any, producer: Producer, task: Task, position: Any) -> None:
         common = self._configuration.common
         gathered = Gathered(task.connector, task.number, common.dead_letter)
-        for yielded in batches:
+        given = iter(batches)
+        while True:
+            try:
+                yielded = next(given)
+            except StopIteration:
+                break
+            except Exception:
+                self._settle(producer, task, gathered, position)  # what came before it failed is sound
+                raise
             now = time.monotonic()
             if yielded is not None:
                 records, behind = yielded

@@ -102,18 +102,20 @@ def read_batches(
 ) -> Iterator[Batch]:
     """Each whole batch that reaches `start_offset`. A batch cut off at the end of the buffer is left out.
 
-    CorruptBatch at the first batch that is not sound.
+    CorruptBatch at the first batch that is not sound. Without `check_crc` the checksum is for whoever gets the batch:
+    one that is passed over nobody gets, so it is checked here.
     """
     view = memoryview(buffer)
     for position, header in whole_batches(view):
         if header.magic != MAGIC:
             raise CorruptBatch(f"magic is {header.magic}, not {MAGIC}")
-        if header.last_offset < start_offset or (header.is_control and not with_control):
-            continue
-        if check_crc or header.is_control:
+        is_before = header.last_offset < start_offset
+        if check_crc or is_before or header.is_control:
             crc = computed_crc(view, position, header.size)
             if crc != header.crc:
                 raise CorruptBatch(f"checksum is {crc:#010x}, the header says {header.crc:#010x}")
+        if is_before or (header.is_control and not with_control):
+            continue
         yield Batch(header, view[position : position + header.size])
 
 

@@ -143,8 +143,8 @@ class FetchedData:
                 next_offset = batch.header.next_offset
         except CorruptBatch as error:
             return next_offset, self._damage(next_offset, error)
-        if self.size_bytes and self.next_offset == self.fetch_offset:
-            return start, self._damage(start, CorruptBatch(f"{self.size_bytes} bytes hold no whole batch"))
+        if self._leads_nowhere:
+            return start, self._damage(start, self._no_batch())
         return max(start, self.next_offset), None
 
     def visible(self, *, check_crc: bool = True) -> Iterator[Batch]:
@@ -161,6 +161,16 @@ class FetchedData:
                 next_offset = batch.header.next_offset
         except CorruptBatch as error:
             raise self._damage(next_offset, error) from error
+        if self._leads_nowhere:
+            raise self._damage(next_offset, self._no_batch())
+
+    @property
+    def _leads_nowhere(self) -> bool:
+        """Whether to fetch on from here would bring the same again: a broker answers with a whole batch at least."""
+        return self.size_bytes > 0 and self.next_offset <= self.fetch_offset
+
+    def _no_batch(self) -> CorruptBatch:
+        return CorruptBatch(f"{self.size_bytes} bytes hold no whole batch")
 
     def check(self, batch: Batch) -> None:
         """MalformedAnswer where the checksum of a batch is wrong."""

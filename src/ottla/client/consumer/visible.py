@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ottla.records.batch import Buffer
+from ottla.records.batch import Buffer, check_batch
 from ottla.records.build import read_marker
 from ottla.records.read import Batch, read_batches
 
@@ -16,6 +16,8 @@ def visible_batches(
 
     `aborted` are the transactions that were aborted: producer id and first offset, as the broker tells a reader
     of committed records. One that a reader of uncommitted records does not ask for is left out, so all is seen.
+    Without `check_crc` the checksums of those that may not be seen are checked all the same: nobody else looks at them,
+    and a producer id that has rotted must not hide records.
     """
     waiting = sorted(aborted, key=lambda transaction: transaction[1], reverse=True)
     aborting: set[int] = set()
@@ -27,5 +29,9 @@ def visible_batches(
             if header.producer_id in aborting and not read_marker(batch.bytes).is_commit:
                 aborting.discard(header.producer_id)
             yield batch, False
+        elif header.is_transactional and header.producer_id in aborting:
+            if not check_crc:
+                check_batch(batch.bytes)
+            yield batch, False
         else:
-            yield batch, not (header.is_transactional and header.producer_id in aborting)
+            yield batch, True

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from ottla.client.errors import ClientError
 from ottla.client.producer.delivery import NO_OFFSET, Delivery
-from ottla.records.batch import Buffer, read_header
+from ottla.records.batch import Buffer, check_batch
 from ottla.records.codec import Column, Rows, weigh
 from ottla.records.read import Batch as ReadBatch
 
@@ -166,10 +166,11 @@ class Chunk:
             self.observed.update(self.callbacks)
 
     def decode(self) -> None:
-        """Columns in place of a whole batch: it has to be cut."""
+        """Columns in place of a whole batch: it has to be cut. CorruptBatch where it is damaged: what is made of its
+        records would have a checksum that is right."""
         assert self.copied is not None
         batch = self.copied.batch
-        records = ReadBatch(read_header(batch), memoryview(batch)).records()
+        records = ReadBatch(check_batch(batch), memoryview(batch)).records()
         self.values = [record.value for record in records]
         self.keys = [record.key for record in records]
         self.headers = [record.headers for record in records]

@@ -24,6 +24,8 @@ from ottla.wire.messages.produce import (
 NO_ACKS = 0
 _LAST_VERSION_WITHOUT_TOPIC_IDS = 12
 _LAST_VERSION_OF_OLD_TRANSACTIONS = 11  # from 12 on a partition joins the transaction by being written to
+_OF_DAMAGE = (ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+"""What brokers say to a batch that is damaged, or that would be cut if it were not."""
 
 
 class Produce(NamedTuple):
@@ -116,7 +118,7 @@ def _outcome(batch: Batch, row: PartitionProduceResponse | None) -> Outcome:
         return Outcome(error=MalformedAnswer(sentence, topic=topic, partition=index))
     if not row.error_code:
         return Outcome(row.base_offset, row.log_append_time_ms)
-    if row.error_code == ErrorCode.CORRUPT_MESSAGE and (reason := batch.why_damaged):
+    if row.error_code in _OF_DAMAGE and (reason := batch.why_damaged):
         return Outcome(error=InvalidRecord(reason, topic=topic, partition=index))
 
     def error(message: str | None) -> ServerError:

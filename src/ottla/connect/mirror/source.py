@@ -22,6 +22,7 @@ from ottla.client import (
     FetchedData,
     Isolation,
     LogTruncated,
+    MalformedAnswer,
     Offset,
     ServerError,
     Topic,
@@ -35,7 +36,7 @@ from ottla.connect.mirror.origins import Origin, Origins
 from ottla.connect.mirror.progress import PartitionProgress, Progress, Run, TopicProgress
 from ottla.connect.mirror.topics import CopiedTopics, Pair, TopicChoice
 from ottla.connect.topics import check_topic_name
-from ottla.records.batch import read_header
+from ottla.records.batch import BatchHeader, read_header
 from ottla.records.build import build_batch, may_be_copied
 from ottla.records.read import Batch
 
@@ -70,7 +71,7 @@ class MirrorSource(Source):
         self.start, self.existing, self.lost = start, existing, lost
         self.refresh_seconds = refresh_seconds
         self.isolation = Isolation.READ_UNCOMMITTED if read_uncommitted else Isolation.READ_COMMITTED
-        self._progress: Progress | None = None
+        self._copying: Copying | None = None
 
     def check(self) -> Iterable[Finding]:
         quick = OPTIONS._replace(retry_timeout_ms=5_000)
@@ -107,7 +108,7 @@ class MirrorSource(Source):
             BatchReader(self.source, isolation=self.isolation, options=OPTIONS) as reader,
         ):
             copying = Copying(self, task, source, target, reader, position)
-            self._progress = copying.progress
+            self._copying = copying
             while True:
                 batches = copying.step()
                 yield (batches, copying.progress.document()) if batches is not None else None
@@ -118,11 +119,13 @@ class MirrorSource(Source):
         origins.write({name: None for name, origin in origins.read().items() if origin.mirror == connector})
 
     def placed(self, _position: Any, batches: Sequence[tuple[SourceBatch, int]]) -> Any:
-        assert self._progress is not None
+        assert self._copying is not None
+        progress = self._copying.progress
         for batch, offset in batches:
             topic, index, start, count = batch.token
-            self._progress.topics[topic].partitions[index].copied(Run(start, offset, count))
-        return self._progress.document()
+            progress.topics[topic].partitions[index].copied(Run(start, offset, count))
+        self._copying.has_written = True
+        return progress.document()
 
 
 SAME_CLUSTER = "source and target are one cluster: a copy there has to have another name, and is no mirror"
@@ -157,6 +160,11 @@ class Copying:
         self._refresh_due = 0.0
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._assigned: set[TopicPartition] = set()
+        self._compacted: set[str] = set()
+        self._damage: MalformedAnswer | None = None
+        """What comes next in a partition: it was read, and what is before it is handed on."""
+        self.has_written = False
+        """Since this task was started."""
 
     def step(self) -> list[SourceBatch] | None:
         """What is to be written next; None if there is nothing at the moment."""
@@ -165,6 +173,8 @@ class Copying:
             self._refresh_due = time.monotonic() + self._mirror.refresh_seconds
             if self._task.is_commit_wanted:
                 return []
+        if self._damage is not None:
+            raise self._damage
         try:
             fetched = self._reader.poll(POLL_MS)
         except TopicRecreated as error:
@@ -182,14 +192,40 @@ class Copying:
             return None
         batches: list[SourceBatch] = []
         for data in fetched:
-            batches += self._batches(data)
-            partition = self.progress.topics[data.topic].partitions[data.partition]
-            partition.next_offset = data.next_offset
-            if data.epochs:
-                partition.leader_epoch = data.epochs[-1][1]
             self._high_watermarks[TopicPartition(data.topic, data.partition)] = data.high_watermark
+            self._take_fetched(data, batches)
         self._tell_lag(batches)
         return batches
+
+    def _take_fetched(self, data: FetchedData, batches: list[SourceBatch]) -> None:
+        """What comes before damage is copied, and the next step tells it."""
+        partition = self.progress.topics[data.topic].partitions[data.partition]
+        if data.fetch_offset != partition.next_offset:
+            return  # it was fetched behind damage
+        try:
+            for batch, header in self._batches(data):
+                batches.append(batch)
+                partition.next_offset, partition.leader_epoch = header.next_offset, header.leader_epoch
+        except MalformedAnswer as error:
+            if self._is_compacted(data.topic):
+                raise  # fetched for itself, it might look like a gap
+            self._damage = error
+            return
+        if data.gap is not None and self._mirror.lost == "refuse" and not self._is_compacted(data.topic):
+            first, end = data.gap
+            raise ConnectorRefused(
+                f"{data.topic}-{data.partition}: the source has no offsets {first} to {end - 1}, and the topic is not "
+                'compacted: records were lost before they were copied; with lost = "skip" it goes on behind them'
+            )
+        partition.next_offset = data.next_offset
+        if data.epochs:
+            partition.leader_epoch = data.epochs[-1][1]
+
+    def _is_compacted(self, topic: str) -> bool:
+        """Whether its offsets may have gaps. What was compacted once has them for good."""
+        if topic not in self._compacted and self._topics.is_compacted(topic):
+            self._compacted.add(topic)
+        return topic in self._compacted
 
     def _tell_lag(self, batches: list[SourceBatch]) -> None:
         lag = 0.0
@@ -199,13 +235,15 @@ class Copying:
             lag = time.time() - header.max_timestamp / 1000
         self._task.lag_seconds = max(lag, 0.0)
 
-    def _batches(self, data: FetchedData) -> Iterator[SourceBatch]:
+    def _batches(self, data: FetchedData) -> Iterator[tuple[SourceBatch, BatchHeader]]:
         place = TopicPartition(self.progress.topics[data.topic].target, data.partition)
-        for batch in data.visible(check_crc=False):  # the target looks at the checksums of those that stay as they are
+        # The target looks at the checksums of batches that stay as they are. If it has refused one, all of its
+        # transaction was refused: so they are looked at here until something is written, and the damage has its offset.
+        for batch in data.visible(check_crc=not self.has_written):
             header = batch.header
             if header.base_offset >= data.fetch_offset and may_be_copied(header):
                 token = (data.topic, data.partition, header.base_offset, header.count)
-                yield SourceBatch(place, batch, header.count, token)
+                yield SourceBatch(place, batch, header.count, token), header
                 continue
             data.check(batch)
             records = batch.records(data.fetch_offset)
@@ -221,7 +259,7 @@ class Copying:
                 )
                 is_whole = records[-1].offset - records[0].offset == len(records) - 1
                 token = (data.topic, data.partition, records[0].offset, len(records) if is_whole else 1)
-                yield SourceBatch(place, bytes(built), len(records), token)
+                yield SourceBatch(place, bytes(built), len(records), token), header
 
     def _behind(self) -> int:
         """How many offsets are not read yet, as far as the source has said."""

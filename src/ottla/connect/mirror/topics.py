@@ -88,6 +88,11 @@ class CopiedTopics:
         found = {topic.name: topic for topic in self._target.describe_topics(names)} if names else {}
         return {topic.name: Pair(topic, found[self._choice.target(topic.name)]) for topic in wanted}
 
+    def is_compacted(self, name: str) -> bool:
+        """Of the source."""
+        [described] = self._source.describe_configs([Resource(ResourceKind.TOPIC, name)], ["cleanup.policy"])
+        return any("compact" in (entry.value or "") for entry in described.entries)
+
     def _create(self, topic: NewTopic) -> None:
         try:
             self._target.create_topics([topic])
