@@ -213,8 +213,11 @@ class Capture:
         self._known[body] = table
         return table
 
-    def _make_table(self, body: bytes) -> Table:
+    def _make_table(self, body: bytes) -> Table | None:
+        """None: it is a sequence, which has no rows that anybody would want."""
         mapped = read_table_map(body, is_mariadb=self._server.is_mariadb, decodes=self._decodes)
+        if mapped.is_sequence:
+            return None
         declared = self._catalog.declared(mapped.full_name)
         table = make_table(mapped, self._keys.get(mapped.full_name), declared, self._decodes)
         table.version = self._version(table.full_name, table.columns, table.keys)
@@ -249,6 +252,7 @@ class Capture:
             if self._choice.wants(refilled):
                 self._copy_again(refilled)
         self._chunks.clear()  # they may be of before, or of tables with other columns: they are read again
+        self._catalog.refuse_losses()
         self._look_for_tables()
 
     def _copy_again(self, full_name: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ottla.connect.interface import ConnectorRefused
 from ottla.connect.mysql.connection import SqlConnection
@@ -39,10 +39,14 @@ class TableChoice:
 class Catalog:
     """Asked anew after each statement that changes tables."""
 
-    def __init__(self, sql: SqlConnection, choice: TableChoice, keys: Mapping[str, Sequence[str]]) -> None:
+    def __init__(
+        self, sql: SqlConnection, choice: TableChoice, keys: Mapping[str, Sequence[str]], *, with_cascades: bool = False
+    ) -> None:
+        """`with_cascades`: tables are taken though foreign keys change their rows."""
         self._sql = sql
         self._choice = choice
         self._keys = keys
+        self._with_cascades = with_cascades
         self._declared: dict[str, dict[str, str]] | None = None
 
     def forget(self) -> None:
@@ -54,6 +58,51 @@ class Catalog:
         )
         names = (f"{database}.{name}" for database, name in found)
         return sorted(name for name in names if self._choice.wants(name))
+
+    def why_lost(self) -> Iterator[str]:
+        """What of the tables that are wanted would not be in the binlog, or not as it is in the tables."""
+        only, ignored = self._sql.binlog_filters()
+        databases = {name.partition(".")[0] for name in self.table_names()}
+        for database in sorted(databases):
+            if database in ignored or (only and database not in only):
+                setting = "binlog_ignore_db" if database in ignored else "binlog_do_db"
+                yield (
+                    f"database {database} is left out of the binlog by {setting}, and its rows would be lost: change "
+                    "that in the server's configuration, or leave its tables out with exclude"
+                )
+        versioned = self._sql.texts(
+            "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE = 'SYSTEM VERSIONED'"
+        )
+        for database, table in versioned:
+            if self._choice.wants(f"{database}.{table}"):
+                yield (
+                    f"table {database}.{table} is system-versioned, and the binlog has its old rows beside the present "
+                    "ones: leave it out with exclude"
+                )
+        if not self._with_cascades:
+            yield from self._cascades()
+
+    def _cascades(self) -> Iterator[str]:
+        constraints = self._sql.texts(
+            "SELECT CONSTRAINT_SCHEMA, TABLE_NAME, CONSTRAINT_NAME, DELETE_RULE, UPDATE_RULE "
+            "FROM information_schema.REFERENTIAL_CONSTRAINTS"
+        )
+        for database, table, name, *rules in constraints:
+            changes = [
+                f"ON {what} {rule}"
+                for what, rule in zip(("DELETE", "UPDATE"), rules, strict=True)
+                if rule not in ("RESTRICT", "NO ACTION")
+            ]
+            if changes and self._choice.wants(f"{database}.{table}"):
+                yield (
+                    f"table {database}.{table}: its foreign key {name} says {' '.join(changes)}, and rows that the "
+                    "server changes by that are not in the binlog: make it RESTRICT, leave the table out with exclude, "
+                    'or take that with cascades = "ignore"'
+                )
+
+    def refuse_losses(self) -> None:
+        for reason in self.why_lost():
+            raise ConnectorRefused(reason)
 
     def declared(self, full_name: str) -> Mapping[str, str]:
         """The types of columns that the binlog does not tell."""

@@ -30,6 +30,13 @@ def check_settings(sql: SqlConnection) -> Iterator[Finding]:
     for name, unwanted, advice in _UNWANTED:
         if (sql.variable(name) or "").upper() == unwanted:
             yield Finding(f"{name} is {unwanted}, and rows would be lost: {advice}", is_problem=True)
+    for name in ("log_slave_updates", "log_replica_updates"):
+        if (sql.variable(name) or "").upper() == "OFF" and sql.is_replica():
+            yield Finding(
+                f"the server is a replica, and {name} is OFF: what it copies from its own server is not in its binlog; "
+                f"set {name} in the server's configuration and start it again, or read from the other server",
+                is_problem=True,
+            )
 
 
 def check_rights(sql: SqlConnection) -> Iterator[Finding]:

@@ -76,13 +76,29 @@ class SqlConnection:
 
     def end_of_binlog(self) -> Place:
         """Where the next event will be."""
+        file, position, *_ = self._binlog_status()
+        return Place(file, int(position))
+
+    def binlog_filters(self) -> tuple[list[str], list[str]]:
+        """The databases that the binlog is for, where not all are (binlog_do_db), and those left out of it."""
+        _, _, only, ignored, *_ = self._binlog_status()
+        return [name for name in only.split(",") if name], [name for name in ignored.split(",") if name]
+
+    def _binlog_status(self) -> tuple[str, ...]:
         try:
             rows = self.texts("SHOW MASTER STATUS")
         except pymysql.err.ProgrammingError:  # MySQL 8.4 has another name for it
             rows = self.texts("SHOW BINARY LOG STATUS")
         if not rows:
             raise ConnectorRefused("the server writes no binlog: set log_bin, and start it again")
-        return Place(rows[0][0], int(rows[0][1]))
+        return rows[0]
+
+    def is_replica(self) -> bool:
+        """Whether it copies another server; False where the user may not know."""
+        for statement in ("SHOW ALL SLAVES STATUS", "SHOW REPLICA STATUS"):  # of MariaDB, of MySQL
+            with contextlib.suppress(pymysql.Error):
+                return bool(self.query(statement))
+        return False
 
     def binlogs(self) -> dict[str, int]:
         """The files that are there, and their sizes."""

@@ -33,7 +33,7 @@ class MysqlSource(Source):
     key.
 
     `topic` may hold {database} and {table}. `start` is "snapshot", "now", FILE:POSITION or, of MariaDB, a GTID: the
-    last three begin without a copy of what is there.
+    last three begin without a copy of what is there. `cascades` says what if foreign keys change rows of tables.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class MysqlSource(Source):
         exclude: list[str] | None = None, keys: dict[str, list[str]] | None = None,
         topic: str = "{database}.{table}", partitions: int = 1, envelope: Literal["change", "debezium"] = "change",
         tombstones: bool = False, chunk_rows: int = 5_000, snapshot_max_threads: int = 4, start: str = "snapshot",
-        transactions_topic: str | None = None,
+        transactions_topic: str | None = None, cascades: Literal["refuse", "ignore"] = "refuse",
     ) -> None:  # fmt: skip
         self._address = Address(host, port, user, password)
         self._choice = TableChoice(tables, exclude or [])
@@ -54,6 +54,7 @@ class MysqlSource(Source):
         self._snapshot_max_threads = snapshot_max_threads
         self._start = start
         self._transactions_topic = transactions_topic
+        self._cascades = cascades
         if start not in ("snapshot", "now") and _GTID.fullmatch(start) is None and _place(start) is None:
             raise ValueError(f"start is snapshot, now, FILE:POSITION or a GTID as 0-7-42, not {start!r}")
         at_least_1 = {
@@ -87,8 +88,10 @@ class MysqlSource(Source):
             yield Finding(f"{self._address}: {server.version} answers")
             yield from check_settings(sql)
             yield from check_rights(sql)
-            catalog = Catalog(sql, self._choice, self._keys)
+            catalog = self._catalog(sql)
             names = catalog.table_names()
+            for reason in catalog.why_lost():
+                yield Finding(reason, is_problem=True)
             if not names:
                 yield Finding("there is no table that the patterns name, or the user may not see it", is_problem=True)
             for name in names:
@@ -152,6 +155,8 @@ class MysqlSource(Source):
             _refuse_another_server(position, server)
             _refuse_purged(position, sql.binlogs())
             _refuse_another_history(position, sql, server)
+        catalog = self._catalog(sql)
+        catalog.refuse_losses()
         characters = sql.characters()
         envelope: Envelope = ChangeEnvelope()
         if self._envelope == "debezium":
@@ -160,7 +165,7 @@ class MysqlSource(Source):
             readers=readers,
             server=server,
             position=position,
-            catalog=Catalog(sql, self._choice, self._keys),
+            catalog=catalog,
             choice=self._choice,
             keys=self._keys,
             decodes={number: decode_of(name, characters) for number, name in sql.collations().items()},
@@ -172,6 +177,9 @@ class MysqlSource(Source):
             tombstones=self._tombstones,
             transactions_topic=self._transactions_topic,
         )
+
+    def _catalog(self, sql: SqlConnection) -> Catalog:
+        return Catalog(sql, self._choice, self._keys, with_cascades=self._cascades == "ignore")
 
     def _topic_of(self, database: str, table: str) -> str:
         topic = self._topic.format(database=database, table=table)
@@ -188,9 +196,9 @@ class MysqlSource(Source):
         position: dict[str, Any] = {"server": server.identity, "file": place.file, "pos": place.position, "tables": {}}
         if self._start in ("snapshot", "now"):
             if self._start == "now":
-                position["tables"] = dict.fromkeys(Catalog(sql, self._choice, self._keys).table_names(), "done")
+                position["tables"] = dict.fromkeys(self._catalog(sql).table_names(), "done")
             return position
-        names = Catalog(sql, self._choice, self._keys).table_names()
+        names = self._catalog(sql).table_names()
         position["tables"] = dict.fromkeys(names, "done")
         given = _place(self._start)
         if given is not None:

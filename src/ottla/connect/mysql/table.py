@@ -44,6 +44,12 @@ class MappedColumn(NamedTuple):
     choices: tuple[str, ...] = ()
 
 
+_SEQUENCE = (
+    "next_not_cached_value", "minimum_value", "maximum_value", "start_value", "increment", "cache_size", "cycle_option",
+    "cycle_count",
+)  # fmt: skip
+
+
 class TableMap(NamedTuple):
     """What a TABLE_MAP event says."""
 
@@ -55,6 +61,11 @@ class TableMap(NamedTuple):
     @property
     def full_name(self) -> str:
         return f"{self.database}.{self.name}"
+
+    @property
+    def is_sequence(self) -> bool:
+        """Of MariaDB: its numbers are in the binlog like the row of a table."""
+        return not self.keys and tuple(column.name for column in self.columns) == _SEQUENCE
 
 
 class _Reader:
