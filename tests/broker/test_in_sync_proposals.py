@@ -11,7 +11,12 @@ from ottla.broker.replication.in_sync import InSyncProposals
 from ottla.replica.partition import Partition
 from ottla.testing.files import SimulatedFiles
 from ottla.testing.simulated_system import SimulatedSystem
-from ottla.wire.messages.alter_partition import AlterPartitionRequest
+from ottla.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    PartitionAnswer,
+    TopicAnswer,
+)
 from ottla.wire.schema import Request
 from tests.log.writing import append, new_log
 from tests.replica.shell import ManualShell
@@ -61,4 +66,30 @@ def test_a_follower_is_proposed_as_what_it_was_when_it_had_caught_up() -> None:
     system.advance(loop, 1.0)
     assert len(membership.requests) == 2
     assert membership.epochs == {LEADER: 5, FOLLOWER: BEFORE}
+    proposals.stop()
+
+
+def test_a_decision_counts_when_it_comes_behind_the_settings_that_it_was_made_under() -> None:
+    """The controller knows of `min.insync.replicas=2` and takes the other for eligible; the leader does not yet."""
+    system, shell, membership = SimulatedSystem(seed=1), ManualShell(), Membership()
+    loop = Loop(system)
+    append(log := new_log(SimulatedFiles()), [b"a", b"b"])
+    partition = Partition("t", 0, bytes(16), log, LEADER, shell)
+    both = [LEADER, FOLLOWER]
+    partition.apply(leader_id=LEADER, leader_epoch=0, partition_epoch=0, replicas=both, in_sync=both, now_ms=0)
+    proposals = InSyncProposals(loop, LEADER, lambda: membership)
+    partition.look_at_lag(1_000, 100)
+    [in_sync] = shell.proposed
+    assert in_sync == {LEADER}
+    proposals.propose(partition, in_sync)
+    system.advance(loop, 0.01)
+    decided = PartitionAnswer(
+        partition_index=0, error_code=0, leader_id=LEADER, leader_epoch=0, isr=[LEADER], partition_epoch=1
+    )
+    membership.answered(AlterPartitionResponse(topics=[TopicAnswer(topic_id=bytes(16), partitions=[decided])]))
+    system.advance(loop, 1.0)
+    assert partition.machine.high_watermark == 0
+    partition.apply(leader_id=LEADER, leader_epoch=0, partition_epoch=1, replicas=both, in_sync=[LEADER], now_ms=0)
+    assert partition.machine.high_watermark == 2  # the setting is 1 still
+    assert len(membership.requests) == 1
     proposals.stop()

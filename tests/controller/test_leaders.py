@@ -20,6 +20,7 @@ from ottla.controller.changes import (
     NewTopic,
 )
 from ottla.controller.cluster import Cluster
+from ottla.controller.feed import changes_between
 from ottla.controller.layout import NOBODY, BrokerNode, PartitionState, TopicNode, first_states
 from ottla.controller.leaders import (
     Proposal,
@@ -460,3 +461,12 @@ def test_somebody_leads_when_that_is_allowed_though_it_lacks_records(change: Cha
     [decided] = finished(rules_changed(known, Settings(), [change]))
     assert isinstance(decided, ChangedStates)
     assert decided.states["t"][0][:3] == (2, 6, (2,))
+
+
+def test_who_is_told_of_all_that_changed_learns_of_settings_before_the_states_that_were_decided_under_them() -> None:
+    """A leader that commits alone for a moment longer would lose that to one who is eligible by the new setting."""
+    before, after = cluster([(1, 2)]), cluster([(1, 2)])
+    after.replay(ChangedTopicConfig("t", {LEAST: "2"}))
+    after.replay(ChangedStates({"t": {0: PartitionState(1, 5, (1,), eligible=(2,))}}))
+    kinds = [type(change) for change in changes_between(before, after)]
+    assert kinds == [ChangedTopicConfig, ChangedStates]

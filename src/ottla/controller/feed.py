@@ -219,9 +219,9 @@ def _topics_between(before: Cluster, after: Cluster) -> Iterator[Change]:
         if known is None or known.topic_id != topic.topic_id:
             yield NewTopic(name, topic, after.topic_configs[name], list(states))
             continue
-        yield from _topic_between(name, known, topic, before.states[name], states)
         if before.topic_configs[name] != after.topic_configs[name]:
-            yield ChangedTopicConfig(name, after.topic_configs[name])
+            yield ChangedTopicConfig(name, after.topic_configs[name])  # before the states, which were decided under it
+        yield from _topic_between(name, known, topic, before.states[name], states)
 
 
 def _topic_between(

@@ -1,7 +1,9 @@
 """Has the controller decide who is in sync: proposals of many partitions go in one request, one request at a time.
 
 A proposal is repeated until the controller has answered: until then it may have been decided on. What was decided comes
-back in the answer and with the other changes of the cluster, whichever is first.
+with the other changes of the cluster, and the answer alone changes nothing: it could be here before the settings under
+which it was decided. A leader that commits by an older `min.insync.replicas` than the one that told the controller who
+is eligible would lose what it acknowledged.
 """
 
 from __future__ import annotations
@@ -144,21 +146,13 @@ class InSyncProposals:
         self._call()
 
     def _decided(self, proposal: Proposal, answer: PartitionAnswer) -> bool:
-        """Bring about what the controller says of one partition; whether that is the end of the proposal."""
+        """Take what the controller says of one partition; whether that is the end of the proposal."""
         partition, code = proposal.partition, ErrorCode(answer.error_code)
         if not proposal.is_open:
             return True
         if code is ErrorCode.NONE:
-            if answer.leader_epoch != partition.leader_epoch:
-                return True  # other replicas have it now, too: that comes with the other changes of the cluster
-            partition.apply(
-                leader_id=answer.leader_id,
-                leader_epoch=answer.leader_epoch,
-                partition_epoch=answer.partition_epoch,
-                replicas=partition.replicas,
-                in_sync=answer.isr,
-                now_ms=self._loop.steady_ms(),
-            )
+            if answer.partition_epoch == proposal.partition_epoch:
+                partition.withdraw_proposal()  # nothing changes
             return True
         if code in REFUSALS:
             events.debug("an in-sync set was refused", partition=partition.name, reason=code.name)
