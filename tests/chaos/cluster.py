@@ -10,11 +10,13 @@ from ottla.wire.frames import decode_response, encode_request
 from ottla.wire.messages.metadata import MetadataResponse
 from tests.apache_kafka.harness import free_ports
 from tests.chaos.network import Machine, Network
+from tests.chaos.proxied_broker import NONE
+from tests.chaos.proxies import ProxyNetwork
 from tests.cluster.processes import BrokerProcess
 from tests.compat.killable import SETTINGS, Disturbed
 from tests.conformance.connection import Connection
 from tests.conformance.requests import metadata
-from tests.faults.small_disk import SmallDisk, can_mount, small_disk
+from tests.faults.small_disk import SmallDisk, small_disk
 from tests.zookeeper.servers import ZookeeperServers
 
 BROKERS = 3
@@ -39,9 +41,11 @@ OWN_MISTAKES = (" ERROR ", "Traceback ")
 
 
 class Broker:
-    def __init__(self, process: BrokerProcess, machine: Machine, disk: SmallDisk | None) -> None:
+    def __init__(self, process: BrokerProcess, machine: Machine, bootstrap: str, disk: SmallDisk | None) -> None:
+        """`bootstrap`: where clients find it."""
         self.process = process
         self.machine = machine
+        self.bootstrap = bootstrap
         self.disk = disk
         self.is_wanted = False  # whether it should be running
 
@@ -84,7 +88,7 @@ class ChaosCluster(Disturbed):
     def __init__(
         self,
         brokers: Sequence[Broker],
-        network: Network | None,
+        network: Network | ProxyNetwork,
         zookeeper: ZookeeperServers | None,
         keepers: list[Machine],
         store_disk: SmallDisk | None,
@@ -95,7 +99,7 @@ class ChaosCluster(Disturbed):
         self.zookeeper = zookeeper
         self.keepers = keepers
         self.store_disk = store_disk
-        self.bootstrap = ",".join("{}:{}".format(*broker.process.address) for broker in brokers)
+        self.bootstrap = ",".join(broker.bootstrap for broker in brokers)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -147,53 +151,59 @@ class ChaosCluster(Disturbed):
         return None
 
 
-def _loopback(count: int) -> list[Machine]:
-    return [Machine("127.0.0.1", "127.0.0.1", ())] * count
-
-
 @contextlib.contextmanager
 def chaos_cluster(
-    folder: Path, store: str, disk_bytes: int, *, has_network: bool, mistake: str | None = None
+    folder: Path, store: str, disk_bytes: int, *, has_namespaces: bool, mistake: str | None = None
 ) -> Iterator[ChaosCluster]:
-    """`store`: zookeeper or local. `has_network`: this process is inside a network of its own.
+    """`store`: zookeeper or local. `has_namespaces`: this process is inside a network of its own.
 
     `mistake`: one that all brokers make on purpose.
     """
     with contextlib.ExitStack() as stack:
-        network = stack.enter_context(Network()) if has_network else None
-        places = [network.add_machine() for _ in range(BROKERS)] if network else _loopback(BROKERS)
-        zookeeper, keepers, store_disk = None, [], None
-        address = f"local:{folder}/store/cluster.sqlite"
+        network: Network | ProxyNetwork = Network() if has_namespaces else ProxyNetwork()
+        stack.enter_context(network)
+        places = [network.add_machine() for _ in range(BROKERS)]
+        zookeeper, keepers, store_disk = None, list[Machine](), None
         if store == "local":
-            store_disk = _disk(stack, folder / "store", STORE_BYTES)
+            store_disk = _disk(stack, folder / "store", STORE_BYTES, can_mount=has_namespaces)
         if store == "zookeeper":
-            keepers = [network.add_machine() for _ in range(3)] if network else _loopback(3)
+            keepers = [network.add_machine() for _ in range(3)]
             zookeeper = ZookeeperServers(folder / "zookeeper", 3, [(each.host, each.prefix) for each in keepers])
             stack.enter_context(zookeeper)
-            address = f"zookeeper://{zookeeper.hosts}/ottla"
-        ports = [PORT] * BROKERS if network else free_ports(BROKERS)
+        ports = [PORT] * BROKERS if has_namespaces else free_ports(BROKERS)
+        outside = [network.reach(None, machine, port) for machine, port in zip(places, ports, strict=True)]
         brokers = []
-        for node_id, (machine, port) in enumerate(zip(places, ports, strict=True), 1):
-            disk = _disk(stack, folder / f"disk-{node_id}", disk_bytes)
+        for node_id, (machine, port, host) in enumerate(zip(places, ports, outside, strict=True), 1):
+            disk = _disk(stack, folder / f"disk-{node_id}", disk_bytes, can_mount=has_namespaces)
+            address = f"local:{folder}/store/cluster.sqlite"
+            if zookeeper is not None:
+                ends = zip(keepers, zookeeper.ports, strict=True)
+                hosts = [f"{network.reach(machine, keeper, at)}:{at}" for keeper, at in ends]
+                address = f"zookeeper://{','.join(hosts)}/ottla"
+            program: tuple[str, ...] = ("ottla",) if mistake is None else ("tests.chaos.broken_broker", mistake)
+            if not has_namespaces:
+                others = [entry for entry in zip(places, ports, outside, strict=True) if entry[0] is not machine]
+                routes = [f"{theirs}={network.reach(machine, other, at)}" for other, at, theirs in others]
+                program = ("tests.chaos.proxied_broker", ",".join(routes), mistake or NONE)
             process = BrokerProcess(
                 folder / f"disk-{node_id}",
                 address,
                 node_id,
                 (machine.host, port),
-                CHAOS_SETTINGS,
+                CHAOS_SETTINGS | {"advertised.listeners": f"PLAINTEXT://{host}:{port}"},
                 output=folder / f"broker-{node_id}.log",
                 prefix=machine.prefix,
-                program=("ottla",) if mistake is None else ("tests.chaos.broken_broker", mistake),
+                program=program,
                 log_level="info",
             )
-            brokers.append(Broker(process, machine, disk))
+            brokers.append(Broker(process, machine, f"{host}:{port}", disk))
         cluster = ChaosCluster(brokers, network, zookeeper, keepers, store_disk)
         stack.callback(cluster.kill)
         cluster.start()
         yield cluster
 
 
-def _disk(stack: contextlib.ExitStack, folder: Path, size_bytes: int) -> SmallDisk | None:
-    """One that can be filled, where there can be one."""
+def _disk(stack: contextlib.ExitStack, folder: Path, size_bytes: int, *, can_mount: bool) -> SmallDisk | None:
+    """One that can be filled, where there can be one that goes with the program."""
     folder.mkdir(parents=True)
-    return stack.enter_context(small_disk(folder, size_bytes)) if can_mount() else None
+    return stack.enter_context(small_disk(folder, size_bytes)) if can_mount else None

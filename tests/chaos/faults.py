@@ -49,17 +49,15 @@ class Chaos:
         kinds: list[Callable[[], Chosen]] = [
             *(self._kill_one, self._kill_one, self._kill_one, self._kill_controller, self._kill_controller),
             *(self._kill_two, self._kill_all, self._pause_one, self._pause_controller, self._roll),
+            *(self._cut_from_brokers, self._cut_pair, self._cut_off, self._cut_from_clients),
         ]
         if any(broker.disk for broker in self._cluster.brokers.values()):
             kinds += [self._fill_disk]
         if self._cluster.store_disk:
             kinds += [self._fill_store]
-        if self._cluster.network:
-            kinds += [self._cut_from_brokers, self._cut_pair, self._cut_off, self._cut_from_clients]
         if self._cluster.zookeeper:
             kinds += [self._kill_keeper, self._kill_keepers, self._pause_keeper]
-            if self._cluster.network:
-                kinds += [self._expire_session, self._expire_session]
+            kinds += [self._expire_session, self._expire_session]
         return kinds
 
     # Time goes on
@@ -297,7 +295,6 @@ class Chaos:
         self, broker: Broker, hosts: list[str], seconds: float | None = None, *, is_both_ways: bool = True
     ) -> Fault:
         network = self._cluster.network
-        assert network is not None
         pairs = [(broker.machine.host, host) for host in hosts]
         pairs += [(host, broker.machine.host) for host in hosts if is_both_ways and host != broker.machine.router_host]
         for pair in pairs:

@@ -94,6 +94,10 @@ class Network:
         _run(*prefix, "ip", "route", "add", "default", "via", router)
         return Machine(host, router, prefix)
 
+    def reach(self, sender: Machine | None, receiver: Machine, port: int) -> str:
+        """The host at which one machine, or whoever is outside of all, finds a port of another."""
+        return receiver.host
+
     def cut(self, sender: str, receiver: str) -> None:
         """What one host sends to another is lost from now on."""
         if (sender, receiver) not in self._cuts:

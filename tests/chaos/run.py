@@ -94,10 +94,10 @@ def _content(folders: list[Path], name: str) -> bytes:
 
 
 def run_chaos(
-    folder: Path, seconds: float, seed: int, store: str, *, has_network: bool, mistake: str | None = None
+    folder: Path, seconds: float, seed: int, store: str, *, has_namespaces: bool, mistake: str | None = None
 ) -> Report:
     disk_bytes = DISK_BYTES + int(seconds * DISK_BYTES_A_SECOND)
-    with chaos_cluster(folder, store, disk_bytes, has_network=has_network, mistake=mistake) as cluster:
+    with chaos_cluster(folder, store, disk_bytes, has_namespaces=has_namespaces, mistake=mistake) as cluster:
         try:
             report = ChaosRun(cluster, folder, seed).execute(seconds)
         except BaseException:

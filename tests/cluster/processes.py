@@ -18,7 +18,7 @@ QUICK = {
     "offsets.topic.num.partitions": "5",
     "transaction.state.log.num.partitions": "5",
 }
-START_SECONDS = 60
+START_SECONDS = 120
 
 
 class BrokerProcess:
