@@ -40,8 +40,8 @@ class FetchedData:
     """`next_offset` is where the next fetch begins, by the headers of the batches."""
 
     __slots__ = (
-        "_disorder", "_sound", "_sound_from", "aborted", "buffer", "epochs", "fetch_offset", "gap", "high_watermark", "next_offset",
-        "partition", "size_bytes", "topic",
+        "_disorder", "_sound", "_sound_from", "aborted", "buffer", "epochs", "fetch_offset", "gap", "high_watermark",
+        "next_offset", "partition", "size_bytes", "topic",
     )  # fmt: skip
 
     def __init__(
