@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 from collections.abc import Callable
-from types import SimpleNamespace
+from types import GeneratorType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -15,7 +15,7 @@ from ottla.broker.loop import slices
 from ottla.broker.loop.loop import Loop
 from ottla.broker.network.peer import PeerLost
 from ottla.broker.replication.fetcher import Fetcher, FetchSettings
-from ottla.broker.replication.serving import ReplicaSessions
+from ottla.broker.replication.serving import AT_ONCE, ReplicaSessions
 from ottla.log.errors import LogError
 from ottla.log.files import FileRange
 from ottla.log.recovery import open_log
@@ -145,7 +145,7 @@ class World:
         context = SimpleNamespace(
             version=version, connection=self.connection, reply=reply, header=header, close=self._report_bug
         )
-        response = self.sessions.handle(self.requests[-1], cast("Any", context))
+        response = cast("FetchResponse | None", self.sessions.handle(self.requests[-1], cast("Any", context)))
         if response is not None:
             reply(response)
 
@@ -404,7 +404,9 @@ def from_a_stranger(connection: Connection, world: World, session_id: int, epoch
     )
     context = SimpleNamespace(version=12, connection=connection, header=None)
     response = world.sessions.handle(request, cast("Any", context))
-    assert response is not None
+    if isinstance(response, GeneratorType):
+        response = slices.finished(response)
+    assert isinstance(response, FetchResponse)
     return response
 
 
@@ -431,6 +433,16 @@ def test_who_says_that_it_is_a_replica_has_one_session_and_it_does_not_grow_for_
         assert len(answer.responses[0].partitions) == 100
     assert from_a_stranger(stranger, world, session_id, 4, *names).session_id == 0
     assert len(world.sessions) == 0
+
+
+def test_a_replica_that_names_very_many_partitions_keeps_nobody_waiting(world: World) -> None:
+    asked = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1) for index in range(5000)]
+    topics = [FetchTopic(topic="a", partitions=asked)]
+    request = FetchRequest(replica_id=3, max_wait_ms=0, min_bytes=1, session_id=0, session_epoch=0, topics=topics)
+    context = SimpleNamespace(version=12, connection=Connection(), header=None)
+    steps = world.sessions.handle(request, cast("Any", context))
+    assert isinstance(steps, GeneratorType)
+    assert len(list(steps)) >= 5000 / AT_ONCE
 
 
 def test_a_name_that_no_topic_can_have_is_not_remembered(world: World) -> None:

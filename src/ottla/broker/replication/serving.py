@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Iterable
+from typing import TYPE_CHECKING, cast
 
 from ottla.broker.fetch_sessions import (
     FIRST_VERSION_WITH_TOPIC_IDS,
@@ -21,6 +21,7 @@ from ottla.broker.fetch_sessions import (
     answered_topic,
     is_name_kept,
 )
+from ottla.broker.loop.slices import Steps, finished
 from ottla.broker.replication.throttle import LEADER, ReplicationThrottle
 from ottla.log.errors import LogError, OffsetOutOfRange
 from ottla.replica.readers import Bound
@@ -84,8 +85,8 @@ class ReplicaSessions:
         recent = {session.replica for session in self._by_connection.values() if session.asked_at >= since}
         return recent.issuperset(replicas)
 
-    def handle(self, request: FetchRequest, context: Context) -> FetchResponse | None:
-        """Answer a replica, now or later."""
+    def handle(self, request: FetchRequest, context: Context) -> FetchResponse | Steps | None:
+        """Answer a replica, now or later; in steps where it names very many partitions."""
         epoch, connection = request.session_epoch, context.connection
         known = self._by_connection.get(connection)
         if epoch <= INITIAL_EPOCH:
@@ -101,8 +102,15 @@ class ReplicaSessions:
         else:
             session = known
         session.asked_at = self._broker.loop.now()
-        if not session.take(request) and session.is_kept:
-            self._end(connection)  # this request is answered, and the next has to name all it wants
+        steps = self._begin(session, request, context)
+        named = sum(len(topic.partitions) for topic in request.topics)
+        named += sum(len(topic.partitions) for topic in request.forgotten_topics_data)
+        return steps if named > AT_ONCE else cast("FetchResponse | None", finished(steps))
+
+    def _begin(self, session: ReplicaSession, request: FetchRequest, context: Context) -> Steps:
+        has_room = yield from session.take(request)
+        if not has_room and session.is_kept:
+            self._end(context.connection)  # this request is answered, and the next has to name all it wants
         return session.begin(request, context)
 
     def _keep(self, session: ReplicaSession, connection: Connection) -> None:
@@ -151,8 +159,9 @@ class ReplicaSession:
 
     # What is followed
 
-    def take(self, request: FetchRequest) -> bool:
+    def take(self, request: FetchRequest) -> Generator[None, None, bool]:
         """The partitions that a request names, or has no use for any more; False: somebody made up too many of them."""
+        taken = 0
         self.epoch = 1 if self.epoch == LARGEST_EPOCH else self.epoch + 1
         state = request.replica_state
         self._broker_epoch = -1 if state is None else state.replica_epoch
@@ -168,10 +177,16 @@ class ReplicaSession:
                 else:
                     known.ask(asked)
                 self._fresh[key] = None
+                taken += 1
+                if not taken % AT_ONCE:
+                    yield
         for forgotten in request.forgotten_topics_data:
             name = forgotten.topic_id if self._uses_ids else forgotten.topic
             for index in forgotten.partitions:
                 self._forget((name, index))
+                taken += 1
+                if not taken % AT_ONCE:
+                    yield
         if len(self._strangers) > MOST_UNKNOWN:
             self._strangers = {key for key in self._strangers if self._broker.topics.find(key) is None}
         return len(self._strangers) <= MOST_UNKNOWN and all(is_name_kept(key) for key in self._strangers)
