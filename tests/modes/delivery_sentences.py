@@ -60,13 +60,18 @@ SENTENCES: dict[str, tuple[str, ...]] = {
     ),
     '| `acks="1"` |': (
         "modes/test_cluster_loss.py::test_what_only_the_leader_has_acknowledged_goes_with_the_leader",
-        "modes/test_producer_duplicates.py::test_a_lost_acknowledgement_doubles_a_record",
+        "modes/test_delivery_rows.py::test_acks_of_the_leader_are_written_twice_when_one_is_lost",
         "modes/test_reordering.py::test_with_several_requests_in_flight_a_retry_comes_behind_later_ones",
     ),
-    '| `acks="1", max_in_flight=1` |': ("modes/test_reordering.py::test_with_one_at_a_time_nothing_can_overtake",),
+    '| `acks="1", max_in_flight=1` |': (
+        "modes/test_cluster_loss.py::test_what_only_the_leader_has_acknowledged_goes_with_the_leader",
+        "modes/test_delivery_rows.py::test_acks_of_the_leader_are_written_twice_when_one_is_lost",
+        "modes/test_reordering.py::test_with_one_at_a_time_nothing_can_overtake",
+    ),
     '| `acks="all"` (the default': (
         "modes/test_producer_duplicates.py::test_an_idempotent_producer_is_recognized",
         "modes/test_reordering.py::test_an_idempotent_producer_keeps_the_order_with_five",
+        "cluster/test_killed_leaders.py::test_nothing_acknowledged_is_lost_when_leaders_are_killed",
         "client_sim/test_seeds.py::test_nothing_is_lost_doubled_hidden_or_left",
     ),
     "| `transactional_id=…` |": (
@@ -121,14 +126,18 @@ SENTENCES: dict[str, tuple[str, ...]] = {
     "What only the leader has acknowledged": (
         "modes/test_cluster_loss.py::test_what_only_the_leader_has_acknowledged_goes_with_the_leader",
     ),
-    "With one broker both mean the same": ("client/contract.py::test_what_is_written_is_read",),
+    "With one broker both mean the same": (
+        "modes/test_delivery_rows.py::test_with_one_broker_acks_of_the_leader_and_of_all_keep_the_same",
+    ),
     "| `delivery=` | after a crash": EXPLAINS,
     '| `"at-most-once"` |': (
         "modes/test_consumer_loss.py::test_at_most_once_loses_what_was_not_processed",
+        "modes/test_delivery_rows.py::test_at_most_once_a_crash_takes_500_records_of_each_partition_and_no_more",
         "client/consumer_contract.py::test_at_most_once_commits_before_it_hands_out",
     ),
     '| `"at-least-once"` (the default) |': (
         "modes/test_consumer_duplicates.py::test_at_least_once_does_the_work_again",
+        "modes/test_delivery_rows.py::test_at_least_once_a_crash_repeats_what_was_processed_within_the_interval_of_commits",
         "client/consumer_contract.py::test_offsets_are_committed_now_and_then",
     ),
     '| `"at-least-once"`, `auto_commit=False`': (
@@ -144,11 +153,13 @@ SENTENCES: dict[str, tuple[str, ...]] = {
         "client/test_partition_position.py::test_what_is_in_hand_is_not_finished_until_more_is_asked_for",
         "client/consumer_contract.py::test_what_was_processed_is_not_read_again_and_what_failed_is",
         "client/test_consumer_stale.py::test_what_is_in_hand_when_it_is_unsubscribed_comes_again",
+        "modes/test_delivery_rows.py::test_what_is_in_hand_when_partitions_are_assigned_comes_again",
     ),
     "| `poll()` |": ("client/test_consumer.py::test_what_poll_returned_is_processed_when_it_is_called_again",),
     "| `run(handler)` |": (
         "client/test_consumer.py::test_a_message_that_its_handler_refused_comes_again",
         "client/test_consumer.py::test_an_aborted_batch_comes_again_exactly_once",
+        "client/test_run_exactly_once.py::test_without_dead_letters_its_error_is_raised_and_nothing_is_left",
         "client/consumer_contract.py::test_a_handler_that_fails_is_tried_again_and_then_the_message_goes_to_the_dead_letters",
     ),
     "`break` leaves the record in hand": (
@@ -160,6 +171,7 @@ SENTENCES: dict[str, tuple[str, ...]] = {
     ),
     "A damaged batch is an error at its position": (
         "client/test_consumer_in_a_world.py::test_sound_records_come_before_a_damaged_batch_and_nothing_behind_it_is_committed",
+        "client/test_fetched_data.py::test_a_batch_out_of_order_is_damage_where_it_lies",
     ),
     "The sound records before it are handed out": (
         "client/test_consumer_in_a_world.py::test_sound_records_come_before_a_damaged_batch_and_nothing_behind_it_is_committed",
@@ -200,6 +212,7 @@ SENTENCES: dict[str, tuple[str, ...]] = {
     ),
     "A mail that the handler sends is sent again": (
         "client/test_consumer.py::test_an_aborted_batch_comes_again_exactly_once",
+        "client/test_run_exactly_once.py::test_what_a_failed_attempt_has_sent_is_undone",
     ),
     "To another store, write the offset together": ("client/test_reader.py::test_from_anywhere_to_anywhere",),
     "Who was thrown out of its group": (
