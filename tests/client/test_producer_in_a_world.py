@@ -37,6 +37,7 @@ from ottla.client import (
 )
 from ottla.client.network.address import Address
 from ottla.client.network.cluster import Cluster
+from ottla.records.build import build_batch
 from ottla.testing.world import Doom, Fate, World, every_cancellation
 
 IMPATIENT = ClientOptions(request_timeout_ms=1_000, retry_timeout_ms=3_000)
@@ -199,6 +200,27 @@ def test_whoever_stopped_waiting_was_not_told() -> None:
                     await producer.flush()
 
         world.run(main())
+
+
+def test_nor_was_who_stopped_waiting_for_many() -> None:
+    with World() as world:
+        world.create_topic("t")
+
+        async def main() -> None:
+            async with aio.Producer(world.bootstrap, delivery_timeout_ms=3_000) as producer:
+                world.stop()
+                batch = build_batch([b"a", b"b"], timestamp=0)
+                for writing in (
+                    producer.send_many("t", [b"1", b"2", b"3"]),
+                    producer.send_batches([(TopicPartition("t", 0), batch)]),
+                ):
+                    with pytest.raises(TimeoutError):
+                        await asyncio.wait_for(writing, 1)
+                with pytest.raises(DeliveryFailed, match="5 records were not written"):
+                    await producer.flush()
+                world.start()
+
+        world.run(main(), most_seconds=60)
 
 
 async def _wait(sent: Any) -> None:

@@ -87,9 +87,9 @@ class Chunk:
 
     __slots__ = (
         "callbacks", "copied", "count", "ends", "error", "errors", "filled_bytes", "has_more", "headers", "is_closed",
-        "is_observed", "keys", "limit_bytes", "lock", "observed", "opened_at", "owner", "partitions", "pieces",
-        "records", "sender_thread", "size_bytes", "stamps_each", "timestamp_ms", "timestamps", "topic", "undecided",
-        "values", "waiters", "when_done",
+        "is_observed", "is_whole", "keys", "limit_bytes", "lock", "observed", "opened_at", "owner", "partitions",
+        "pieces", "records", "sender_thread", "size_bytes", "stamps_each", "timestamp_ms", "timestamps", "topic",
+        "undecided", "values", "waiters", "when_done",
     )  # fmt: skip
 
     def __init__(self, topic: str, lock: threading.Lock, opened_at: float) -> None:
@@ -128,6 +128,8 @@ class Chunk:
         """Why none of it was sent."""
         self.errors: dict[int, ClientError] = {}
         """Of records that were not sent although others were."""
+        self.is_whole = False
+        """Whether it was given as one: all of it is sent, or nothing."""
         self.is_observed = False
         """Whether somebody is told what becomes of all of it."""
         self.observed: set[int] = set()

@@ -289,11 +289,8 @@ class Producer(Sending):
         """
         self._check_loop()
         chunk = self._chunk(topic, records)
-        chunk.is_observed = True
         if chunk.values:
-            await self._roomy()
-            self._buffer.admit(chunk)
-            await settled(chunk)
+            await self._write([chunk])
         return _deliveries(chunk)
 
     async def send_batches(self, batches: Iterable[tuple[TopicPartition, bytes | memoryview | ReadBatch]]) -> list[int]:
@@ -305,12 +302,23 @@ class Producer(Sending):
         """
         self._check_loop()
         chunks = [self._copied(place, batch) for place, batch in batches]
-        for chunk in chunks:
-            await self._roomy()
-            self._buffer.admit(chunk)
-        for chunk in chunks:
-            await settled(chunk)
+        await self._write(chunks)
         return [_deliveries(chunk)[0].offset for chunk in chunks]
+
+    async def _write(self, chunks: list[Chunk]) -> None:
+        """Until all of them are decided. Whoever gives up before is told by `flush` and `close` what has failed."""
+        for chunk in chunks:
+            chunk.is_whole = chunk.is_observed = True
+        try:
+            for chunk in chunks:
+                await self._roomy()
+                self._buffer.admit(chunk)
+            for chunk in chunks:
+                await settled(chunk)
+        except BaseException:
+            for chunk in chunks:
+                chunk.is_observed = False
+            raise
 
     def _copied(self, place: TopicPartition, given: bytes | memoryview | ReadBatch) -> Chunk:
         check_topic(place.topic)
@@ -332,7 +340,6 @@ class Producer(Sending):
         chunk.copied = Copied(place.partition, batch)
         chunk.values = [None] * header.count
         chunk.filled_bytes = header.size
-        chunk.is_observed = True
         return chunk
 
     def statistics(self) -> ProducerStatistics:

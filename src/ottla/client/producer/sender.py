@@ -270,7 +270,7 @@ class Sender:
         is_any_missing = given is not None and any(given[index] is not None for index in errors)
         if is_any_missing and (not_yet := self._not_yet(topic, chunk, is_old=is_old)):
             raise not_yet
-        if errors and chunk.is_observed:  # many that were given together: all or none
+        if errors and chunk.is_whole:
             raise next(iter(errors.values()))
         if errors and not spread:
             self._buffer.release(chunk.size_bytes)
