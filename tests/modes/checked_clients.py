@@ -43,6 +43,7 @@ from tests.checker.history import (
 
 READERS = "readers"
 POLL_MS = 200
+MOST_UNKNOWN_S = 60.0
 PATIENT = ClientOptions(connect_timeout_ms=3_000, request_timeout_ms=5_000, retry_timeout_ms=20_000)
 protocol: GroupProtocol = "classic"
 
@@ -185,9 +186,17 @@ class Member:
 
     def _assigned(self, partitions: list[TopicPartition]) -> None:
         for one in partitions:
-            offset = self.consumer.position(one)
+            offset = self._position(one)
             self._history.add(Assigned, at_ns=self._asked_at_ns, group=self._group, place=Place(*one), offset=offset)
         self._asked_at_ns = time.monotonic_ns()
+
+    def _position(self, one: TopicPartition) -> int:
+        """Of a broker that takes long to come back it may not be known yet, and becomes known beside this."""
+        deadline = time.monotonic() + MOST_UNKNOWN_S
+        while (offset := self.consumer.position(one)) < 0:
+            assert time.monotonic() < deadline, f"nobody knows where to begin in {one}"
+            time.sleep(PAUSE_S)
+        return offset
 
     def _revoked(self, partitions: list[TopicPartition]) -> None:
         for one in partitions:
