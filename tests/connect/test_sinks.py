@@ -1,8 +1,6 @@
 """Sinks in a runner: files and tables, each record once; what they cannot take goes to the dead letters."""
 
-import errno
 import json
-import os
 import sqlite3
 from functools import partial
 from pathlib import Path
@@ -139,58 +137,6 @@ def batch(values: list[bytes], start: int, *, offset: int | None = None, topic: 
     first = max(start, 0) if offset is None else offset
     records = [Message(topic, 0, Record(first + n, 0, None, value, ())) for n, value in enumerate(values)]
     return SinkBatch(topic, 0, records, start, first + len(values))
-
-
-def test_of_two_writers_of_files_one_is_fenced(tmp_path: Path) -> None:
-    place = TopicPartition("t", 0)
-    one, other = FilesSink(path=str(tmp_path)), FilesSink(path=str(tmp_path))
-    for sink in (one, other):
-        sink.open(Task("c"))
-    one.write(batch([b"1"], -1))
-    with pytest.raises(Fenced):
-        other.write(batch([b"1", b"2"], -1))
-    assert other.stored_offsets([place]) == {place: 1}
-    for start in range(1, 6):
-        one.write(batch([b"%d" % (start + 1)], start))
-    with pytest.raises(Fenced):  # its claim is forgotten already
-        other.write(batch([b"2"], 1))
-    assert other.stored_offsets([place]) == {place: 6}
-    assert [line for file in sorted(tmp_path.glob("*.jsonl")) for line in file.read_text().split()] == list("123456")
-
-
-@pytest.mark.parametrize("step", ["link", "fsync"])
-def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-    """What each attempt left would fill the disk further, and keep it full."""
-    sink = FilesSink(path=str(tmp_path))
-    sink.open(Task("c"))
-    sink.write(batch([b"1"], -1))
-    there = set(tmp_path.rglob("*"))
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, step, full)
-        for _ in range(3):
-            with pytest.raises(OSError, match="No space left"):
-                sink.write(batch([b"2"], 1))
-    assert set(tmp_path.rglob("*")) == there
-    sink.write(batch([b"2"], 1))
-    assert [file.read_text() for file in sorted(tmp_path.glob("*.jsonl"))] == ["1\n", "2\n"]
-
-
-def test_a_crash_between_claim_and_name_is_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = TopicPartition("t", 0)
-    sink = FilesSink(path=str(tmp_path))
-    sink.open(Task("c"))
-    with monkeypatch.context() as patched:
-        patched.setattr(FilesSink, "_finish", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            sink.write(batch([b"1", b"2"], -1))
-    assert list(tmp_path.glob("*.jsonl")) == []
-    assert FilesSink(path=str(tmp_path)).stored_offsets([place]) == {place: 2}
-    (file,) = tmp_path.glob("*.jsonl")
-    assert file.read_text() == "1\n2\n"
 
 
 # Tables.

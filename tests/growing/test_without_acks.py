@@ -7,6 +7,7 @@ records are lost, as anything may be with acks=0; those that are there are in th
 from __future__ import annotations
 
 from contextlib import ExitStack
+from typing import Any
 
 import ottla.testing
 from ottla.client import LATEST, Admin, NewTopic, Reader
@@ -21,7 +22,7 @@ def test_keys_are_in_order_and_go_to_the_new_partitions() -> None:
         broker = stack.enter_context(ottla.testing.broker())
         admin = stack.enter_context(Admin(broker.bootstrap))
         admin.create_topics([NewTopic(TOPIC, 2)])
-        settings = {"acks": 0, "enable.idempotence": False}
+        settings: dict[str, Any] = {"acks": 0, "enable.idempotence": False}
         with (
             ConfluentWriter(ledger, broker.bootstrap, **settings),
             OttlaWriter(ledger, broker.bootstrap, acks="0", delivery_timeout_ms=60_000),

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ottla.client import Message, TopicPartition
-from ottla.connect.interface import BadRecord, Fenced, Finding, Sink, SinkBatch, Task
+from ottla.connect.interface import BadRecord, ConnectorRefused, Fenced, Finding, Sink, SinkBatch, Task
 
 KEPT_CLAIMS = 2
 CLAIMS = "_claims"
@@ -80,6 +80,7 @@ class FilesSink(Sink):
             self._finish_claim(batch, self._claim(batch, None, ""))
             return
         name = f"{batch.topic}+{batch.partition}+{batch.records[0].offset:020}.{self._format}"
+        self._refuse_another(batch, name)
         temporary = self._folder / f".{name}.{uuid.uuid4().hex}"
         try:
             self._fill(temporary, batch.records)
@@ -90,6 +91,16 @@ class FilesSink(Sink):
             temporary.unlink(missing_ok=True)
             raise
         self._finish_claim(batch, claim)
+
+    def _refuse_another(self, batch: SinkBatch, name: str) -> None:
+        """A file that is there before its batch is claimed is of what was read before a reset: it is not replaced."""
+        claims = self._claims(batch.place)
+        is_claimed = bool(claims) and int(claims[-1]) >= max(batch.start_offset, 0)  # then another runner was faster
+        if not is_claimed and (self._folder / name).exists():
+            raise ConnectorRefused(
+                f"{self._folder / name} is there already, of what was read before: move the files of this topic away, "
+                "or choose another path"
+            )
 
     # Claims.
 
