@@ -15,7 +15,7 @@ from ottla.client import LATEST, Admin, ServerError
 from tests.connect.running import RunnerProcess
 
 VERSION = "4.3.1"
-LONGEST_SECONDS = 120.0
+LONGEST_SECONDS = 300.0
 SETTINGS = """clusters = source, target
 source.bootstrap.servers = {source}
 target.bootstrap.servers = {target}

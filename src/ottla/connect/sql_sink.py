@@ -26,11 +26,11 @@ REFUSED = (sa.exc.DataError, sa.exc.IntegrityError, OverflowError, UnicodeError)
 
 
 class _Change(NamedTuple):
-    """What becomes of a key; `row` is None where it is deleted. Without a key, all rows are."""
+    """What becomes of a key; `row` is None where it is deleted. If `key` is None, all rows are."""
 
     offset: int
     table: str
-    key: Row
+    key: Row | None
     row: Row | None
     columns: Mapping[str, str] | None
 
@@ -175,7 +175,7 @@ class SqlSink(Sink):
         table = self._table_name(record.topic, event.table)
         if event.operation == "t":
             self._check_alone(record.topic, table)
-            yield _Change(record.offset, table, {}, None, None)
+            yield _Change(record.offset, table, None, None, None)
             return
         keys = self._keys or tuple(event.key or ()) or self._table(table).keys
         if not keys:
@@ -207,17 +207,19 @@ class SqlSink(Sink):
     def _read_row(self, record: Message) -> Iterator[_Change]:
         table = self._table_name(record.topic, None)
         key_document = json.loads(record.key) if record.key and not (self._keys and record.value is not None) else None
+        of_record = key_document if isinstance(key_document, dict) else {}
         if record.value is None:
-            key = key_document if isinstance(key_document, dict) else None
-            if key is None:
-                raise DoesNotFit("the record has no value, and no key that is a JSON object")
+            key = _part(of_record, self._keys or tuple(of_record))
+            if not key:
+                wanted = f" with {', '.join(self._keys)}" if self._keys else ""
+                raise DoesNotFit(f"the record has no value, and no key that is a JSON object{wanted}")
             yield _Change(record.offset, table, key, None, None)
             return
         row = json.loads(record.value)
         if not isinstance(row, dict):
             raise DoesNotFit("the value is no JSON object")
-        key = _part(row, self._keys) if self._keys else key_document
-        if not isinstance(key, dict):
+        key = _part(row, self._keys) if self._keys else _part(of_record, tuple(of_record))
+        if not key:
             raise DoesNotFit("the row has no key: name its columns with keys = [...]")
         yield _Change(record.offset, table, key, key | row | key, None)
 
@@ -236,7 +238,7 @@ class SqlSink(Sink):
         """Tables are made as all changes together need them."""
         needed: dict[str, tuple[dict[str, str], tuple[str, ...], dict[str, int]]] = {}
         for change in changes:
-            if not change.key:
+            if change.key is None:
                 continue
             columns, _, offsets = needed.setdefault(change.table, ({}, tuple(change.key), {}))
             row = change.row if change.row is not None else change.key
@@ -259,12 +261,25 @@ class SqlSink(Sink):
                     self._table(table).ensure(name, word)
             except DoesNotFit as error:
                 raise BadRecord(offset, str(error)) from None
+        if not self._keys:
+            for change in changes:
+                self._check_key(change)
+
+    def _check_key(self, change: _Change) -> None:
+        """A delete by some other columns could take many rows."""
+        keys = self._table(change.table).keys
+        if change.key is not None and keys and set(change.key) != set(keys):
+            raise BadRecord(
+                change.offset,
+                f"its key is ({', '.join(change.key)}), and the primary key of table {change.table} is "
+                f"({', '.join(keys)}): name the columns with keys = [...]",
+            )
 
     def _apply(self, connection: Any, changes: Sequence[_Change]) -> None:
         """All changes of a key become one: keys are the same if they are so for the database."""
         results: dict[str, dict[frozenset[tuple[str, Any]], _Result]] = {}
         for change in changes:
-            if not change.key:
+            if change.key is None:
                 results[change.table] = {}
                 if self._table(change.table).table is not None:
                     self._table(change.table).clear(connection)

@@ -77,7 +77,8 @@ class SqlTable:
         """Where it fails, another runner may have been first: then it is done."""
         try:
             with self._engine.begin() as connection:
-                connection.execute(sa.text(f"ALTER TABLE {self._quoted(self.name)} {change}"))
+                statement = f"ALTER TABLE {self._quoted(self.name)} {change}"
+                connection.execute(sa.text(statement.replace(":", r"\:")))  # a name may look like a parameter
         except sa.exc.DBAPIError:
             self._reflect()
             if not is_done():
