@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ottla.log.errors import StorageFailed
+from ottla.log.manager import LogManager
 from ottla.records.batch import read_header
 from ottla.records.build import build_batch
 from ottla.replica.errors import NotLeader
@@ -135,3 +137,27 @@ def test_a_disk_that_fails_when_the_broker_registers_again_does_not_keep_it_out(
     brokers.wait(lambda: all(2 in brokers.states(brokers.controller_id)[index].in_sync for index in sound))
     for index in PARTITIONS:
         brokers.write(index)
+
+
+def test_a_broker_without_room_to_note_its_registration_does_not_register_all_the_time(
+    brokers: OnDisks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time is a change in the store, of which the store tells this broker, too."""
+    tries: list[int] = []
+    note, folder = LogManager.note_registration, brokers[2].logs.folder
+
+    def find_no_room(logs: LogManager, broker_epoch: int) -> None:
+        if logs.folder == folder:
+            tries.append(broker_epoch)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        note(logs, broker_epoch)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LogManager, "note_registration", find_no_room)
+        brokers.end_session(2)
+        brokers.wait(lambda: bool(tries))
+        passed: list[bool] = []
+        brokers.loop.call_later(1.0, lambda: passed.append(True))
+        brokers.wait(lambda: bool(passed))
+    assert len(tries) < 10
+    brokers.in_sync()

@@ -16,7 +16,7 @@ from ottla.broker.controller.controller import Controller, Outcomes
 from ottla.broker.controller.liveness import Liveness
 from ottla.broker.controller.registration import Registration, Superseded, controllers_told
 from ottla.broker.controller.view import View
-from ottla.broker.controller.wakeup import Wakeup
+from ottla.broker.controller.wakeup import Pause, Wakeup
 from ottla.broker.events import Events
 from ottla.broker.loop.slices import Slices, Steps, Task, Waiting
 from ottla.broker.network.listeners import Endpoint
@@ -196,6 +196,7 @@ class Membership:
         self._loss = self._identity.loss(None if last is None else layout.decode_broker_epoch(last.data))
         pause_seconds = PAUSE_SECONDS
         while True:
+            pause: Pause = self._wakeup.wait
             try:
                 yield from self._find_and_follow()
                 pause_seconds = PAUSE_SECONDS
@@ -205,7 +206,7 @@ class Membership:
                 if isinstance(error, Superseded):
                     self._halt(str(error))
                     return
-                pause_seconds = min(pause_seconds * 2, MOST_PAUSE_SECONDS)
+                pause, pause_seconds = self._wakeup.rest, min(pause_seconds * 2, MOST_PAUSE_SECONDS)
                 if isinstance(error, StoreError | ConfigError):
                     events.warning("the broker has lost its cluster", reason=error)
                 else:
@@ -213,7 +214,7 @@ class Membership:
             self._leave_office()
             if self.state is not MembershipState.JOINING:
                 self._become(MembershipState.JOINING)
-            yield from self._wakeup.wait(pause_seconds)
+            yield from pause(pause_seconds)
 
     def _controller_changed(self, _path: str) -> None:
         self._is_touched = True

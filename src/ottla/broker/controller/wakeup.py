@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 from ottla.broker.loop.loop import Loop, Timer
 from ottla.broker.loop.slices import Finished, Waiting
+
+Pause = Callable[[float], Generator[Waiting, None, None]]
 
 
 class Wakeup:
@@ -33,6 +35,16 @@ class Wakeup:
             self._is_set = False
             return
         yield Waiting(lambda finished: self._begin(finished, seconds))
+
+    def rest(self, seconds: float) -> Generator[Waiting, None, None]:
+        """For so long, whatever comes meanwhile: that is for the next who waits.
+
+        For one who has failed: what it did before may be what would wake it, again and again.
+        """
+        yield Waiting(lambda finished: self._later(seconds, finished))
+
+    def _later(self, seconds: float, finished: Finished) -> None:
+        self._loop.call_later(seconds, lambda: finished(None))
 
     def _begin(self, finished: Finished, seconds: float | None) -> None:
         if self._is_set:
