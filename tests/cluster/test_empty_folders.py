@@ -75,6 +75,32 @@ def test_all_are_killed_and_one_has_an_old_copy_of_its_folder(is_clean: bool, tm
         assert read(cluster) == VALUES
 
 
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_all_are_killed_and_one_has_lost_the_files_of_a_partition(is_folder: bool) -> None:
+    with ottla.testing.cluster(brokers=3) as cluster:
+        cluster.topic("t", partitions=1)
+        with Producer(cluster.bootstrap) as producer:
+            for value in VALUES:
+                producer.send("t", value)
+        cluster.wait_until_in_sync()
+        damaged = cluster.leader("t")
+        cluster.restart(damaged)  # so that it has noted what is committed
+        cluster.wait_until_in_sync()
+        for node_id in (1, 2, 3):
+            cluster.kill(node_id)
+        [log] = Path(cluster.folder, f"broker-{damaged}", "t-0").glob("*.log")
+        if is_folder:
+            shutil.rmtree(log.parent)
+        else:
+            log.unlink()
+        for node_id in (damaged, *({1, 2, 3} - {damaged})):
+            cluster.start(node_id)
+        assert cluster.wait_for_leader("t") != damaged
+        cluster.wait_until_in_sync()
+        for node_id in (1, 2, 3):
+            wait_until(lambda: cluster[node_id].values("t") == VALUES)  # noqa: B023
+
+
 def test_the_last_one_in_sync_comes_back_empty(capsys: pytest.CaptureFixture[str]) -> None:
     settings = {"min.insync.replicas": 1}
     with ottla.testing.cluster(brokers=3, settings=settings) as cluster:

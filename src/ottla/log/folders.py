@@ -197,6 +197,17 @@ class LogFolders:
         choice = [manager for manager in managers if len(manager.logs) == fewest]
         return choice[partition % len(choice)].make(topic, partition, config, now_ms, topic_id)
 
+    def take_lacking(self) -> list[TopicPartition]:
+        """After the opening, once: the partitions whose logs end before what they knew to be committed."""
+        lacking = []
+        for manager in self.sound:
+            noted, manager.noted_high_watermarks = manager.noted_high_watermarks, {}
+            for partition, high_watermark in noted.items():
+                log = self.logs.get(partition)
+                if log is not None and log.failure is None and log.end_offset < high_watermark:
+                    lacking.append(partition)
+        return lacking
+
     def find_or_create(
         self, topic: str, partition: int, config: TopicConfig, now_ms: int, topic_id: bytes | None = None
     ) -> Log:

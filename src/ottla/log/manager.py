@@ -69,6 +69,7 @@ class LogManager:
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         self.recovered: dict[TopicPartition, Recovered] = {}
         self.unreadable: dict[str, str] = {}  # checkpoint files that were not understood, and why
+        self.noted_high_watermarks: dict[TopicPartition, int] = {}  # at the last stop, or a little before
         self._checkpoints = {name: CheckpointFile(files, f"{folder}/{name}") for name in CHECKPOINTS}
         self._lock: Lock | None = None
         self._is_open = False  # all logs are, and what is in the checkpoints can be told from them
@@ -84,7 +85,7 @@ class LogManager:
         clean = self.files.exists(self._path(CLEAN_SHUTDOWN))
         recovery_points = self._read_checkpoint(RECOVERY_POINTS)
         log_starts = self._read_checkpoint(LOG_STARTS)
-        high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
+        high_watermarks = self.noted_high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
         self.cleaner_offsets = self._read_checkpoint(CLEANER_OFFSETS)
         if clean:
             # Before anything changes: if this opening is cut short, the next one must not trust the files.

@@ -8,7 +8,7 @@ and a folder that the store does not know is put aside, never deleted.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, assert_never
 
 from ottla.broker.config.layers import BrokerSettings
@@ -35,10 +35,12 @@ from ottla.controller.changes import (
 )
 from ottla.controller.cluster import Cluster
 from ottla.controller.layout import NOBODY, PartitionState, TopicNode
+from ottla.log.checkpoint import TopicPartition
 from ottla.log.errors import LogError, StorageFailed
 from ottla.log.folders import LogFolders
 from ottla.log.impossible_epochs import mend_epochs
 from ottla.log.log import Log
+from ottla.log.loss import Loss
 from ottla.log.topic_config import TopicConfig
 from ottla.replica.partition import Partition
 from ottla.wire.errors import ApiError, ErrorCode
@@ -81,6 +83,8 @@ class Applier:
         self._steady_ms = steady_ms
         self.takes_roles = False
         """Whether the cluster knows that this broker was started anew: until then it leads and follows nothing."""
+        self.loss = Loss.NOTHING
+        """What was found missing when the logs were opened."""
 
     # Starting
 
@@ -109,13 +113,14 @@ class Applier:
         topic_ids = {name: node.topic_id for name, node in cluster.topics.items()}
         self._logs.open(lambda topic: configs.get(topic) or self._topic_config({}), self._clock_ms(), topic_ids)
         self._tell_of_recovery()
-        self._put_strays_aside(cluster)
+        aside = self._put_strays_aside(cluster)
         for name, node in cluster.topics.items():
             logs = self._opened_logs(name, node, configs[name])
             replicas = {index: self._partition(name, index, node, log) for index, log in logs.items()}
             for index, partition in replicas.items():
                 self._assume(partition, node.replicas[index], cluster.states[name][index])
             self._add_topic(name, node, replicas, cluster.topic_configs[name])
+        self._look_for_loss(aside)
         for entity, quotas in cluster.quotas.items():
             self._quotas.set_limits(entity, quotas)
 
@@ -147,9 +152,17 @@ class Applier:
                     removed_segments=recovered.removed_segments,
                 )
 
-    def _put_strays_aside(self, cluster: Cluster) -> None:
+    def _look_for_loss(self, aside: Collection[TopicPartition]) -> None:
+        """Records that were committed are gone, as when files were damaged: others that have them shall lead first."""
+        for topic, index in set(self._logs.take_lacking()).difference(aside):
+            self.loss = Loss.TAIL
+            reason = "it ends before what was known to be committed"
+            events.warning("a log did not hold", partition=f"{topic}-{index}", reason=reason)
+
+    def _put_strays_aside(self, cluster: Cluster) -> set[TopicPartition]:
         for aside, (name, index) in self._logs.strays.items():
             self._tell_of_stray(aside, name, index, OF_ANOTHER_TOPIC)
+        before = {*self._logs.logs, *self._logs.strays.values()}
         for name, index in list(self._logs.logs):
             topic = cluster.topics.get(name)
             if topic is None or index >= len(topic.replicas):
@@ -158,6 +171,7 @@ class Applier:
                 self._put_aside(name, index, OF_ANOTHER_TOPIC)
             elif self._node_id not in topic.replicas[index]:
                 self._put_aside(name, index, "other brokers have the partition now")
+        return before.difference(self._logs.logs)
 
     def _put_aside(self, name: str, index: int, why: str) -> None:
         aside = self._logs.put_aside(self._logs.logs[name, index], (name, index))

@@ -320,7 +320,7 @@ class Membership:
             self.node_id,
             self._registration.epoch,
             self._identity.node(),
-            loss=self._loss,
+            loss=max(self._loss, self._applier.loss),
             is_first=is_first,
         )
 
@@ -348,7 +348,7 @@ class Membership:
 
     def _now_up(self) -> None:
         self._is_up = self._registration.was_taken_in = True
-        self._loss = Loss.NOTHING
+        self._loss = self._applier.loss = Loss.NOTHING
 
     def _look_at_office(self, controller: Controller) -> Steps:
         if self._registration.is_touched:
@@ -452,7 +452,7 @@ class Membership:
     def _polled(self, found: Found) -> Generator[Waiting, None, ClusterFeedResponse | PeerFailure | None]:
         """What the controller answers; None if it may be another one now."""
         request = self.view.request()
-        request.broker_epoch, request.loss = self._registration.epoch, self._loss
+        request.broker_epoch, request.loss = self._registration.epoch, max(self._loss, self._applier.loss)
         request.max_wait_ms = int(POLL_SECONDS * 1000)
         request.is_ready = request.is_ready and not self._registration.is_unwanted
         answers: list[ClusterFeedResponse | PeerFailure] = []
