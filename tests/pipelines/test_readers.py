@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -135,6 +136,10 @@ def test_records_that_went_before_they_were_read_stop_the_query_or_are_passed_ov
         BatchReader(
             source_options(options(ottla, subscribe="gone", startingOffsets='{"gone": {"0": 2}}'), is_stream=False)
         ).partitions()
+    with pytest.raises(DataLoss, match="gone-0 has the offsets from 6 to 10, not from 11 to 10"):
+        BatchReader(
+            source_options(options(ottla, subscribe="gone", startingOffsets='{"gone": {"0": 11}}'), is_stream=False)
+        ).partitions()
 
 
 def test_a_partition_that_is_shorter_than_it_was_is_a_loss(ottla: LocalBroker) -> None:
@@ -165,6 +170,43 @@ def test_a_topic_that_is_gone_or_another_is_a_loss_also_in_a_task(ottla: LocalBr
             reader.latestOffset(start, EVERYTHING)
         with pytest.raises(DataLoss, match="twice was deleted and created again"):
             values(reader, ranges)
+
+
+@pytest.mark.parametrize("records", [None, 0, 3, 9])
+def test_a_task_that_goes_on_without_its_topic_reads_nothing_of_another(
+    records: int | None, ottla: LocalBroker
+) -> None:
+    """Neither what was before its range nor what has come in its place: the next batch begins with that."""
+    ottla.topic("other", partitions=1)
+    write(ottla, "other", range(8), partitions=1)
+    given = options(ottla, subscribe="other", failOnDataLoss="false", startingOffsets='{"other": {"0": 5}}')
+    reader = BatchReader(source_options(given, is_stream=False))
+    ranges = reader.partitions()
+    with Admin(ottla.bootstrap) as admin:
+        admin.delete_topics(["other"])
+    if records is not None:
+        ottla.topic("other", partitions=1)
+        write(ottla, "other", range(10, 10 + records), partitions=1)
+    assert values(reader, ranges) == []
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_a_range_that_its_partition_does_not_have_any_more_is_a_loss(fails: str, ottla: LocalBroker) -> None:
+    """As when a leader is elected that lacks the last records: they were there when the batch was planned."""
+    ottla.topic("cut", partitions=1)
+    write(ottla, "cut", range(8), partitions=1)
+    given = options(ottla, **{"subscribe": "cut", "failOnDataLoss": fails, "kafkaConsumer.pollTimeoutMs": 1})
+    reader = BatchReader(source_options(given, is_stream=False))
+    [whole] = reader.partitions()
+    within, beyond = replace(whole, end=11), replace(whole, start=9, end=11)
+    if fails == "false":
+        assert values(reader, [within]) == numbered(*range(8))
+        assert values(reader, [beyond]) == []
+        return
+    with pytest.raises(DataLoss, match="offsets 0 to 11: the partition ends at offset 8 now"):
+        values(reader, [within])
+    with pytest.raises(DataLoss, match=r"offsets 9 to 11(: the partition ends at| are not all there any more)"):
+        values(reader, [beyond])
 
 
 def test_who_goes_on_without_a_topic_reads_the_others_and_what_comes_in_its_place(ottla: LocalBroker) -> None:

@@ -72,7 +72,7 @@ class BatchReader(DataSourceReader):
     def _within(self, place: TopicPartition, start: int, end: int, edges: tuple[int, int]) -> tuple[int, int]:
         """The range as the partition has it. That something of it is missing is a loss."""
         first, limit = edges
-        if start < first or end > limit:
+        if not first <= start <= limit or end > limit:
             report_loss(
                 f"{place} has the offsets from {first} to {limit}, not from {start} to {end}",
                 fails=self._options.fails_on_data_loss,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.client import Admin, ClientOptions
-from ottla.pipelines.options import OptionError, Options
+from ottla.pipelines.options import INT32, OptionError, Options
 
 _DEFAULTS = ClientOptions()
 
@@ -27,9 +27,9 @@ def cluster_of(options: Options) -> Cluster:
     client = ClientOptions(
         client_id=options.text("kafka.client.id", "ottla-spark"),
         connect_timeout_ms=options.number(
-            "kafka.socket.connection.setup.timeout.ms", _DEFAULTS.connect_timeout_ms, least=1
+            "kafka.socket.connection.setup.timeout.ms", _DEFAULTS.connect_timeout_ms, 1, INT32
         ),
-        request_timeout_ms=options.number("kafka.request.timeout.ms", _DEFAULTS.request_timeout_ms, least=1),
-        retry_pause_ms=options.number("kafka.retry.backoff.ms", _DEFAULTS.retry_pause_ms, least=1),
+        request_timeout_ms=options.number("kafka.request.timeout.ms", _DEFAULTS.request_timeout_ms, 1, INT32),
+        retry_pause_ms=options.number("kafka.retry.backoff.ms", _DEFAULTS.retry_pause_ms, 1, INT32),
     )
     return Cluster(options.required("kafka.bootstrap.servers"), client)

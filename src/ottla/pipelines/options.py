@@ -13,6 +13,7 @@ CLIENT_NAMES = (
     "kafka.bootstrap.servers", "kafka.client.id", "kafka.request.timeout.ms",
     "kafka.socket.connection.setup.timeout.ms", "kafka.retry.backoff.ms", "kafka.security.protocol",
 )  # fmt: skip
+INT32, INT64 = (1 << 31) - 1, (1 << 63) - 1
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -50,12 +51,14 @@ class Options:
             raise OptionError(f"option {name} is true or false, not {value!r}")
         return value == "true"
 
-    def number(self, name: str, default: T, least: int = 0) -> int | T:
+    def number(self, name: str, default: T, least: int = 0, most: int = INT64) -> int | T:
         if not self.has(name):
             return default
         value = self.text(name)
-        if not re.fullmatch(r"-?\d+", value) or int(value) < least:
+        if not re.fullmatch(r"-?[0-9]{1,30}", value) or int(value) < least:
             raise OptionError(f"option {name} is a whole number of at least {least}, not {value!r}")
+        if int(value) > most:
+            raise OptionError(f"option {name} is at most {most}, not {value}")
         return int(value)
 
     def choice(self, name: str, choices: Iterable[str], default: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ottla.client import Producer
 from ottla.pipelines.client_options import Cluster, cluster_of
-from ottla.pipelines.options import CLIENT_NAMES, OptionError, Options
+from ottla.pipelines.options import CLIENT_NAMES, INT32, OptionError, Options
 
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
 _COMMON = (
@@ -93,10 +93,10 @@ def _settings(options: Options) -> ProducerSettings:
     return ProducerSettings(
         acks="all" if acks == "-1" else acks,
         codec=options.choice("kafka.compression.type", _CODECS, "none"),
-        batch_bytes=options.number("kafka.batch.size", 512 << 10, least=1),
-        linger_ms=options.number("kafka.linger.ms", 5),
+        batch_bytes=options.number("kafka.batch.size", 512 << 10, 1, INT32),
+        linger_ms=options.number("kafka.linger.ms", 5, most=INT32),
         buffer_bytes=options.number("kafka.buffer.memory", 32 << 20, least=1),
-        delivery_timeout_ms=options.number("kafka.delivery.timeout.ms", 120_000, least=1),
-        max_block_ms=options.number("kafka.max.block.ms", 60_000, least=1),
-        transaction_timeout_ms=options.number("kafka.transaction.timeout.ms", 60_000, least=1),
+        delivery_timeout_ms=options.number("kafka.delivery.timeout.ms", 120_000, 1, INT32),
+        max_block_ms=options.number("kafka.max.block.ms", 60_000, 1, INT32),
+        transaction_timeout_ms=options.number("kafka.transaction.timeout.ms", 60_000, 1, INT32),
     )

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from ottla.client import EARLIEST, LATEST, Isolation, Position, TopicPartition
 from ottla.pipelines.client_options import Cluster, cluster_of
-from ottla.pipelines.options import CLIENT_NAMES, OptionError, Options
+from ottla.pipelines.options import CLIENT_NAMES, INT32, INT64, OptionError, Options
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 HEADERS = "headers"
@@ -26,6 +26,7 @@ STREAM_NAMES = (*_COMMON, "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTr
 _ISOLATIONS = {"read_committed": Isolation.READ_COMMITTED, "read_uncommitted": Isolation.READ_UNCOMMITTED}
 _WAYS = ("subscribe", "subscribePattern", "assign")
 _EDGES: dict[int, Position] = {-2: EARLIEST, -1: LATEST}
+_INDEX = re.compile("[0-9]{1,10}")
 DEFAULT_FETCH_BYTES = 8 << 20
 
 
@@ -104,8 +105,8 @@ def source_options(given: Mapping[str, str], *, is_stream: bool) -> SourceOption
         least_offsets_per_trigger=options.number("minOffsetsPerTrigger", None, least=1),
         trigger_delay_ms=options.duration_ms("maxTriggerDelay", 15 * 60_000),
         group_id=_group_id(options, subscription),
-        partition_bytes=options.number("kafka.max.partition.fetch.bytes", DEFAULT_FETCH_BYTES, least=1),
-        fetch_bytes=options.number("kafka.fetch.max.bytes", 50 << 20, least=1),
+        partition_bytes=options.number("kafka.max.partition.fetch.bytes", DEFAULT_FETCH_BYTES, 1, INT32),
+        fetch_bytes=options.number("kafka.fetch.max.bytes", 50 << 20, 1, INT32),
         poll_timeout_ms=options.number("kafkaConsumer.pollTimeoutMs", 120_000, least=1),
     )
 
@@ -129,7 +130,10 @@ def _subscription(options: Options) -> Subscription:
         raise OptionError(f"set one of the options {', '.join(_WAYS)}: {found}")
     text = options.required(ways[0])
     if ways[0] == "subscribe":
-        return Subscription(topics=tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip())))
+        topics = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+        if not topics:
+            raise OptionError(f"option subscribe names no topic: {text!r}")
+        return Subscription(topics=topics)
     if ways[0] == "subscribePattern":
         try:
             re.compile(text)
@@ -179,7 +183,7 @@ def by_partition(found: Mapping[str, Any], name: str, least: int) -> dict[TopicP
         for index, number in numbers.items():
             if index == "id":
                 continue
-            if not index.isdecimal() or type(number) is not int or number < least:
+            if not _INDEX.fullmatch(index) or type(number) is not int or not least <= number <= INT64:
                 raise OptionError(f"option {name}: {topic} has {index!r}: {number!r}, not a partition and a number")
             places[TopicPartition(topic, int(index))] = number
     return places
