@@ -23,6 +23,7 @@ MEMORY = Memory(PLACE, generation=0, query_id="query", run_ids=("run",), next_nu
         (replace(MEMORY, next_number=8), replace(BATCH, run_id="a later run"), True),
         (MEMORY, replace(BATCH, generation=1, query_id="another", number=0), False),
         (MEMORY, replace(BATCH, generation=1), False),
+        (replace(MEMORY, next_number=9), replace(BATCH, run_id="a later run", generation=1), False),
     ],
 )
 def test_a_batch_is_written_once(memory: Memory | None, batch: Batch, expected: bool) -> None:
@@ -36,6 +37,7 @@ def test_a_batch_is_written_once(memory: Memory | None, batch: Batch, expected: 
         (MEMORY, replace(BATCH, query_id="another", number=0), "set option generation to 1"),
         (replace(MEMORY, generation=2), BATCH, "another query has taken over"),
         (replace(MEMORY, run_ids=("run", "a later run")), BATCH, "this one is fenced"),
+        (replace(MEMORY, next_number=9), replace(BATCH, run_id="a later run"), "it is an older copy"),
     ],
 )
 def test_what_could_be_wrong_is_refused(memory: Memory | None, batch: Batch, sentence: str) -> None:

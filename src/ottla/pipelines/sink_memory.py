@@ -89,6 +89,13 @@ def is_written(memory: Memory | None, batch: Batch, transactional_id: str, conti
         raise SinkRefused(
             f"{transactional_id} has been taken over by a later run of the same query: this one is fenced"
         )
+    if batch.run_id not in memory.run_ids and batch.number < memory.next_number - 1:
+        raise SinkRefused(
+            f"this query begins with batch {batch.number}, and {transactional_id} was written up to batch "
+            f"{memory.next_number - 1} from the same checkpoint: it is an older copy, and its batches may hold other "
+            f"rows. If everything from batch {batch.number} on is to be sent again, set option generation to "
+            f"{memory.generation + 1}"
+        )
     return batch.number < memory.next_number
 
 
