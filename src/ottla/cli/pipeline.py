@@ -37,7 +37,7 @@ def _parser() -> Parser:
         added = add_verb(name, summary, EXAMPLES)
         added.add_argument("file", metavar="FILE", help="the pipeline: TOML, or Python with `pipeline = Pipeline(...)`")
         added.add_argument("--json", action="store_true", help="one JSON object a line")
-        added.add_argument("--table", metavar="NAME", help="only this one: the last part of its target")
+        added.add_argument("--table", metavar="NAME", help="only this one: its target, or the last part of it")
         return added
 
     running = verb("run", "apply changes as they come")

@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyspark.sql.functions as fn
 import pytest
+from pyspark.errors import StreamingQueryException
 
-from ottla.client import EARLIEST, LATEST, NewRecord, Producer, Reader
+from ottla.client import EARLIEST, LATEST, Admin, NewRecord, Producer, Reader
 from ottla.pipelines import ChangeEvent, DeadLetters, apply_changes, encode_event, encode_key, read_arrow, read_table
 from ottla.pipelines.tables.applier import Applier, BadEvent, Outcome
-from ottla.pipelines.tables.rules import Rules
+from ottla.pipelines.tables.rules import Rules, RulesRefused
 from ottla.pipelines.tables.verify import verify_tables
 from ottla.testing import LocalBroker
 from tests.pipelines.tables.model import Change, current, disturbed, random_changes, versions
@@ -143,6 +145,53 @@ def test_the_order_of_offsets_serves_sources_without_positions(
     assert [row["value"] for row in read_arrow(str(tmp_path / "t")).to_pylist()] == ["c"]
 
 
+def test_offsets_of_a_topic_that_is_another_or_has_grown_are_not_believed(
+    spark: SparkSession, ottla: LocalBroker, tmp_path: Path
+) -> None:
+    """They would be skipped, or lose to changes that came before them. Nobody looks at a topic but its stream here."""
+    ottla.topic("other", partitions=1)
+    ottla.topic("grown", partitions=1)
+
+    def run(topic: str, sequence_by: str) -> None:
+        reader = spark.readStream.format("ottla").option("kafka.bootstrap.servers", ottla.bootstrap)
+        source = reader.options(subscribe=topic, startingOffsets="earliest", failOnDataLoss="false").load()
+        given: dict[str, Any] = {"sequence_by": sequence_by, "buckets": 1, "trigger": {"availableNow": True}}
+        query = apply_changes(str(tmp_path / topic), source, ["id"], **given)
+        assert not isinstance(query, Outcome)
+        query.awaitTermination()
+
+    for topic, order in (("other", "position"), ("grown", "offset")):
+        send(ottla, topic, [Change(1, 1, "a"), Change(2, 2, "b")])
+        run(topic, order)
+    with Admin(ottla.bootstrap) as admin:
+        admin.expand_topics({"grown": 2})
+        admin.delete_topics(["other"])
+    ottla.topic("other", partitions=1)
+    send(ottla, "other", [Change(1, 3, "c")])
+    with Producer(ottla.bootstrap) as producer:
+        producer.send("grown", event_of(Change(1, 3, "c")), partition=1).result()
+    with pytest.raises(StreamingQueryException, match="other was deleted and created again"):
+        run("other", "position")
+    with pytest.raises(StreamingQueryException, match="grown has 2 partitions now, and had 1 when the table began"):
+        run("grown", "offset")
+    assert rows_in(tmp_path / "other") == rows_in(tmp_path / "grown") == current([Change(1, 1, "a"), Change(2, 2, "b")])
+
+
+def test_rules_that_a_source_cannot_follow_are_refused(spark: SparkSession, ottla: LocalBroker, tmp_path: Path) -> None:
+    ottla.topic("rules", partitions=1)
+    events, rows = messages(spark, ottla, "rules"), spark.createDataFrame([(1, 1)], "id long, seq long")
+    cases: list[tuple[DataFrame, dict[str, Any], str]] = [
+        (events, {"keys": "id", "sequence_by": "seq"}, 'sequence_by is "position" or "offset" where the source'),
+        (events, {"keys": "id", "apply_as_deletes": "value is null"}, "apply_as_deletes is for rows of one's own"),
+        (rows, {"keys": "key", "sequence_by": "seq"}, "keys: the source has no column 'key'; there are id, seq"),
+        (rows, {"keys": "id"}, "sequence_by: 'position' is neither a column nor an expression; there are"),
+    ]
+    for frame, given, sentence in cases:
+        with pytest.raises(RulesRefused) as refused:
+            apply_changes(str(tmp_path / "t"), frame, **given)
+        assert sentence in str(refused.value)
+
+
 def test_bad_events_go_to_the_dead_letters_or_stop(
     engine: str, spark: SparkSession, ottla: LocalBroker, tmp_path: Path
 ) -> None:
@@ -230,8 +279,15 @@ def test_rows_of_ones_own_follow_the_rules_of_autocdc(sequence: str, spark: Spar
     frame = frame.selectExpr("*", f"{expressions[sequence]} AS seq")
     options: dict[str, Any] = {"apply_as_deletes": "op = 'D'", "except_column_list": ["op", "seq", "number", "secret"]}
     target = str(tmp_path / "t")
-    for part in (frame.where("number < 10"), frame.where("number >= 10"), frame.where("number = 7")):
-        apply_changes(target, part, keys=["id"], sequence_by="seq", **options)
+    parts = (frame.where("number < 10"), frame.where("number >= 10"), frame.where("number = 7"))
+    # As AutoCDC takes them: columns by name or as such, an order also as an expression.
+    forms: list[dict[str, Any]] = [
+        {"keys": ["id"], "sequence_by": "seq"},
+        {"keys": [fn.col("id")], "sequence_by": fn.col("seq"), "stored_as_scd_type": "1"},
+        {"keys": "id", "sequence_by": expressions[sequence], "stored_as_scd_type": None},
+    ]
+    for part, form in zip(parts, forms, strict=True):
+        apply_changes(target, part, **form, **options)
     assert read_arrow(target, is_plain=True).to_pylist() == [{"id": 2, "value": "v100"}]
 
 
@@ -239,9 +295,13 @@ def test_a_row_without_key_or_sequence_stops_a_batch_whole(engine: str, spark: S
     frame = spark.createDataFrame([(1, 1, "a"), (None, 2, "b")], "id long, seq long, value string")
     with pytest.raises(BadEvent, match="no key: id"):
         apply_changes(str(tmp_path / "t"), frame, keys=["id"], sequence_by="seq", engine=engine)
-    frame = spark.createDataFrame([(1, None, "a")], "id long, seq long, value string")
-    with pytest.raises(BadEvent, match="no position"):
-        apply_changes(str(tmp_path / "t"), frame, keys=["id"], sequence_by="seq", engine=engine)
+    for frame in (
+        spark.createDataFrame([(1, None, "a")], "id long, seq long, value string"),
+        spark.createDataFrame([(1, "1\n", "a")], "id long, seq string, value string"),
+    ):
+        path = str(tmp_path / frame.schema["seq"].dataType.simpleString())
+        with pytest.raises(BadEvent, match="no position"):
+            apply_changes(path, frame, keys=["id"], sequence_by="seq", engine=engine)
     assert read_arrow(str(tmp_path / "t")).num_rows == 0
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from ottla.cli import main
+from ottla.pipelines import Pipeline, Table
 from ottla.pipelines.tables.layout import Layout
+from ottla.pipelines.tables.pipeline import PipelineRefused
 from ottla.pipelines.tables.table import ChangeTable
 from ottla.testing import LocalBroker
 from tests.pipelines.tables.model import Change, rows_of
@@ -56,10 +58,36 @@ def says(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]
         ('"table"', '"ftp://x/y"', "table y: engine deltalake has paths of file, hdfs, "),
         ('"table"', '"hdfs://127.0.0.1:1/y"', "hdfs://127.0.0.1:1/y cannot be read: "),
         ('["id"]', '["id"]\non_error = "ignore"', "on_error is one of dead_letters, stop, not 'ignore'"),
+        ('["id"]', '["id"]\ndead_letter_topic = "changes"', "dead_letter_topic 'changes' is a source"),
+        ('["id"]', '["id"]\nstored_as_scd_type = 2.0', "stored_as_scd_type is a whole number of at least 1, not 2.0"),
+        ("start_seconds = 0.5", "start_seconds = inf", "start_seconds is a number above 0, not inf"),
         ('["id"]', '["id"]\nstored_as_scd_type = 3', "stored_as_scd_type is 1 or 2, not 3"),
         ("start_seconds", "format = 'csv'\nstart_seconds", "format is one of ottla, kafka, not 'csv'"),
         ("start_seconds = 0.5", 'trigger_seconds = "soon"', "trigger_seconds is a number above 0, not 'soon'"),
         ("\n\n", '\noptions = ["x"]\n', "options is a table of texts"),
+        ("\n\n", '\noptions = {failOnDataLos = "x"}\n', "has no option failOnDataLos: do you mean failOnDataLoss?"),
+        (
+            "\n\n",
+            '\noptions = {minPartitions = "0"}\n',
+            "options: option minPartitions is a whole number of at least 1",
+        ),
+        (
+            "\n\n",
+            '\noptions = {startingOffsets = "latest"}\n',
+            "options: startingOffsets is set by the pipeline itself",
+        ),
+        (
+            '["id"]',
+            '["id"]\nsequence_by = "seq"',
+            'table table: sequence_by is "position" or "offset" where the source',
+        ),
+        ('["id"]', "['id']\napply_as_deletes = 'x'", "table table: apply_as_deletes is for rows of one's own"),
+        (
+            "[[",
+            '[[tables]]\nsource = "o"\ntarget = "./table/"\nkeys = ["id"]\n[[',
+            "two tables have the target './table/'",
+        ),
+        ("[[", '[[tables]]\nsource = "o"\ntarget = "table__changes"\nkeys = ["id"]\n[[', "are in each other's way at "),
     ],
 )
 def test_a_wrong_file_is_told(
@@ -101,6 +129,18 @@ def test_wrong_arguments_and_a_broker_that_is_not_there_are_told(
     found = says(capsys, arguments[0], str(tmp_path / "shop.toml"), *arguments[1:])
     assert found[0] == code
     assert sentence in found[1]
+
+
+def test_a_pipeline_in_python_is_as_good_with_lists_and_single_names() -> None:
+    tables = [Table("a", "x/t", ["id"], stored_as_scd_type=2, track_history_column_list="v"), Table("b", "y/t", "id")]  # type: ignore[arg-type]
+    pipeline = Pipeline(NOBODY, tables)  # type: ignore[arg-type]
+    assert [pipeline.rules(table).layout for table in pipeline.tables] == [
+        Layout(("id",), 2, tracked=("v",)),
+        Layout(("id",)),
+    ]
+    assert pipeline.table("y/t").source == "b"
+    with pytest.raises(PipelineRefused, match="'t' is the name of several tables, name one by its target: x/t, y/t"):
+        pipeline.table("t")
 
 
 def test_a_topic_that_is_not_there_is_told(

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.pipelines.tables.columns import Columns, DoesNotFit, check_keys, check_name, merged
 from ottla.pipelines.tables.dead_letters import BadMessage, send_dead_letters
-from ottla.pipelines.tables.frames import are_messages, decoded, typed
+from ottla.pipelines.tables.frames import are_messages, check_frame, decoded, typed
 from ottla.pipelines.tables.rules import Rules
 from ottla.pipelines.tables.table import Offsets
+from ottla.pipelines.tables.topic_ends import COUNT, MARK, check_count, check_mark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -100,7 +101,8 @@ class Applier:
         """One batch. For `foreachBatch`; what fails is kept in `failure`, for Spark makes a text of it.
 
         `read_through` are the last offsets that were read for the batch. They may be those of records that nobody
-        sees: the markers of transactions, and what was aborted.
+        sees: the markers of transactions, and what was aborted. The marks of topics, and how
+        many partitions they have, may be among them.
         """
         with self._lock:
             try:
@@ -112,6 +114,9 @@ class Applier:
             return outcome
 
     def _apply(self, frame: DataFrame, read_through: Offsets) -> Outcome:
+        kept = self._checked_mark(read_through) | self._checked_count(read_through)
+        read_through = {place: last for place, last in read_through.items() if place[1] >= 0}
+        check_frame(frame, self.rules)
         outcome = self._judged(frame)
         if outcome.bad:
             self._send_away(outcome.bad)
@@ -119,7 +124,7 @@ class Applier:
             known = self.engine.offsets(list(read_through)) | outcome.offsets
             outcome.offsets |= {place: last for place, last in read_through.items() if last > known.get(place, -1)}
         if outcome.offsets:
-            outcome.offsets |= self.mark
+            outcome.offsets |= kept
         if outcome.changes or outcome.offsets:
             outcome.changes = self.engine.append(outcome)
             self.last_commit_time = time.time()
@@ -127,6 +132,20 @@ class Applier:
         self.bad_messages += len(outcome.bad)
         self.last_outcome = outcome
         return outcome
+
+    def _checked_mark(self, read_through: Offsets) -> Offsets:
+        """The mark to keep. Offsets of a topic that was created again say nothing beside those that the table has."""
+        read = {place: number for place, number in read_through.items() if place[1] == MARK}
+        if read != self.mark:
+            check_mark(read, self.mark or self.engine.offsets(list(read)))
+        return self.mark or read
+
+    def _checked_count(self, read_through: Offsets) -> Offsets:
+        count = {place: number for place, number in read_through.items() if place[1] == COUNT}
+        if self.rules.event_order != "offset" or not count:
+            return {}
+        check_count(count, self.engine.offsets(list(count)))
+        return count
 
     def _judged(self, frame: DataFrame) -> Outcome:
         """The batch in the columns that it needs; they are added to the table on the way."""

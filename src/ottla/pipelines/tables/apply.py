@@ -9,8 +9,9 @@ from ottla.pipelines.tables.applier import Applier, Outcome
 from ottla.pipelines.tables.checkpoint import new_checkpoint, read_through, remove_after
 from ottla.pipelines.tables.columns import type_named
 from ottla.pipelines.tables.dead_letters import DeadLetters
+from ottla.pipelines.tables.frames import check_frame
 from ottla.pipelines.tables.layout import DEFAULT_BUCKETS
-from ottla.pipelines.tables.rules import Rules, names
+from ottla.pipelines.tables.rules import Rules, names, scd_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -20,14 +21,14 @@ if TYPE_CHECKING:
 def apply_changes(
     target: str,
     source: DataFrame,
-    keys: Sequence[str] | str,
-    sequence_by: str = "position",
+    keys: Sequence[str | Column] | str | Column,
+    sequence_by: str | Column = "position",
     apply_as_deletes: Column | str | None = None,
-    column_list: Sequence[str] | None = None,
-    except_column_list: Sequence[str] | None = None,
-    stored_as_scd_type: int = 1,
-    track_history_column_list: Sequence[str] | None = None,
-    track_history_except_column_list: Sequence[str] | None = None,
+    column_list: Sequence[str | Column] | None = None,
+    except_column_list: Sequence[str | Column] | None = None,
+    stored_as_scd_type: int | str | None = 1,
+    track_history_column_list: Sequence[str | Column] | None = None,
+    track_history_except_column_list: Sequence[str | Column] | None = None,
     *,
     columns: Mapping[str, str] | None = None,
     source_table: str | None = None,
@@ -42,9 +43,9 @@ def apply_changes(
 
     `source` has messages of change events (key, value, topic, partition, offset, as the sources `ottla` and `kafka`
     give them), or rows of your own. Of messages the events say what is deleted and what their position is
-    (`sequence_by="offset"` takes the offset instead); of rows `sequence_by` names a column, and `apply_as_deletes` is
-    a condition. Columns topic, partition and offset of rows are not data: the table keeps the offsets with each commit,
-    and skips what it has.
+    (`sequence_by="offset"` takes the offset instead); of rows `sequence_by` is a column or an expression, and
+    `apply_as_deletes` a condition. Columns topic, partition and offset of rows are not data: the table keeps the
+    offsets with each commit, and skips what it has.
     """
     rules = Rules(
         keys=names(keys) or (),
@@ -52,7 +53,7 @@ def apply_changes(
         apply_as_deletes=apply_as_deletes,
         column_list=names(column_list),
         except_column_list=names(except_column_list) or (),
-        stored_as_scd_type=stored_as_scd_type,
+        stored_as_scd_type=scd_type(stored_as_scd_type),
         track_history_column_list=names(track_history_column_list),
         track_history_except_column_list=names(track_history_except_column_list),
         columns={name: type_named(kind) for name, kind in (columns or {}).items()},
@@ -71,6 +72,7 @@ def apply_changes(
 
 def start_stream(source: DataFrame, applier: Applier, trigger: Mapping[str, Any]) -> StreamingQuery:
     """Run a stream into a table. The table knows what it has, so the checkpoint need not outlive the query."""
+    check_frame(source, applier.rules)
     checkpoint = new_checkpoint()
 
     def apply(batch: DataFrame, batch_id: int) -> None:

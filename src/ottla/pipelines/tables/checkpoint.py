@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.pipelines.tables.table import Offsets
+from ottla.pipelines.tables.topic_ends import COUNT, MARK, mark_of_text
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -58,14 +59,17 @@ def read_through(folder: Path, batch_id: int) -> Offsets:
     """The last offset of each partition that Spark has planned for a batch of one source; nothing where it is unknown.
 
     Spark writes the plan before it runs the batch: a line with the version, one of its own, and one for each source,
-    which the sources `ottla` and `kafka` write alike.
+    which the sources `ottla` and `kafka` write alike. `ottla` adds the topic's id: in the place `MARK` is its mark.
+    In the place `COUNT` is how many partitions of it are read.
     """
     try:
         version, _, *sources = (folder / "offsets" / str(batch_id)).read_text().splitlines()
         if version != "v1" or len(sources) != 1:
             return {}
         found = json.loads(sources[0])
-        return {
+        told = {(topic, MARK): mark_of_text(ends["id"]) for topic, ends in found.items() if "id" in ends}
+        told |= {(topic, COUNT): sum(map(str.isdecimal, ends)) for topic, ends in found.items()}
+        return told | {
             (topic, int(partition)): end - 1
             for topic, ends in found.items()
             for partition, end in ends.items()

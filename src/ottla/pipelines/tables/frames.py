@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import pyspark.sql.functions as fn
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import DecimalType, FractionalType, IntegralType, StringType, StructType, TimestampType
 
 from ottla.pipelines.tables.decode import Decoding
-
-if TYPE_CHECKING:
-    from ottla.pipelines.tables.rules import Rules
+from ottla.pipelines.tables.rules import Rules, RulesRefused
 
 MESSAGE_COLUMNS = ("key", "value", "topic", "partition", "offset")
 PLACE_COLUMNS = ("topic", "partition", "offset")
@@ -23,6 +21,22 @@ def are_messages(frame: DataFrame) -> bool:
     """Whether these are messages of a topic as a source gives them, and not rows that somebody has made of them."""
     types = dict(frame.dtypes)
     return all(name in types for name in MESSAGE_COLUMNS) and types["value"] == "binary"
+
+
+def check_frame(frame: DataFrame, rules: Rules) -> None:
+    """RulesRefused for rules that this frame cannot follow."""
+    if are_messages(frame):
+        return rules.check_for_messages()
+    for key in rules.keys:
+        if key not in frame.columns:
+            raise RulesRefused(f"keys: the source has no column {key!r}; there are {', '.join(frame.columns)}")
+    try:
+        frame.select(_sequence(frame, rules.sequence_by))
+    except (AnalysisException, ParseException):
+        raise RulesRefused(
+            f"sequence_by: {rules.sequence_by!r} is neither a column nor an expression; there are the columns "
+            f"{', '.join(frame.columns)}"
+        ) from None
 
 
 def decoded(messages: DataFrame, decoding: Decoding, buckets: int) -> DataFrame:
@@ -52,7 +66,7 @@ def typed(frame: DataFrame, rules: Rules) -> DataFrame:
     frame, position = frame.select(*_with_keys(frame, rules.keys)), sortable(frame, rules.sequence_by)
     missing = fn.concat_ws(", ", *[fn.when(fn.col(key).isNull(), fn.lit(key)) for key in rules.keys])
     error = fn.when(missing != "", fn.concat(fn.lit("the change has no key: "), missing)).when(
-        position.isNull(), fn.lit("the change has no position")
+        position.isNull(), fn.lit("the change has no position, or one that holds control characters")
     )
     condition = rules.apply_as_deletes
     if isinstance(condition, str):
@@ -96,10 +110,16 @@ def _commit_time(frame: DataFrame) -> Column:
     return fn.lit(None).cast("timestamp")
 
 
-def sortable(frame: DataFrame, sequence_by: str) -> Column:
+def _sequence(frame: DataFrame, sequence_by: str | Column) -> Column:
+    if not isinstance(sequence_by, str):
+        return sequence_by
+    return fn.col(f"`{sequence_by}`") if sequence_by in frame.columns else fn.expr(sequence_by)
+
+
+def sortable(frame: DataFrame, sequence_by: str | Column) -> Column:
     """The position in the form of `position.encode_position`: of a number, a text, a time or a struct of those."""
-    kind = frame.select(sequence_by).schema[0].dataType
-    column = fn.col(sequence_by)
+    column = _sequence(frame, sequence_by)
+    kind = frame.select(column).schema[0].dataType
     if isinstance(kind, StructType):
         parts = [_sortable_part(column[field.name], field.dataType) for field in kind.fields]
         joined = fn.concat_ws(".", *parts)
@@ -109,11 +129,11 @@ def sortable(frame: DataFrame, sequence_by: str) -> Column:
 
 def _sortable_part(column: Column, kind: object) -> Column:
     if isinstance(kind, StringType):
-        return fn.concat(fn.lit("~"), column, fn.lit("\x1f"))
+        return fn.when(~column.rlike(r"[\x00-\x1f]"), fn.concat(fn.lit("~"), column, fn.lit("\x1f")))
     if isinstance(kind, TimestampType):
         return _sortable_part(fn.unix_micros(column), None)
     if kind is not None and not isinstance(kind, IntegralType):
-        raise ValueError(f"sequence_by must be a whole number, a text, a time or a struct of those, not {kind}")
+        raise RulesRefused(f"sequence_by must be a whole number, a text, a time or a struct of those, not {kind}")
     digits = fn.abs(column.cast("decimal(20,0)")).cast("string")
     length = fn.length(digits)
     above = fn.concat(fn.char(fn.lit(ord("a") - 1) + length), digits)

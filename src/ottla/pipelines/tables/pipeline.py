@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import runpy
 import tomllib
 import traceback
@@ -11,10 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.client import Isolation
+from ottla.pipelines.options import OptionError
+from ottla.pipelines.source_options import BATCH_NAMES, STREAM_NAMES, source_options
 from ottla.pipelines.tables import settings
 from ottla.pipelines.tables.columns import DoesNotFit, type_named
 from ottla.pipelines.tables.dead_letters import DeadLetters
-from ottla.pipelines.tables.layout import DEFAULT_BUCKETS
+from ottla.pipelines.tables.layout import DEFAULT_BUCKETS, changes_path
 from ottla.pipelines.tables.rules import Rules, RulesRefused, Transform, names
 from ottla.pipelines.tables.settings import SettingRefused, check_settings
 
@@ -29,8 +32,20 @@ FORMATS = ("ottla", "kafka")
 SCHEMES = ("file", "hdfs", "viewfs", "s3", "s3a", "az", "azure", "adl", "abfs", "abfss", "gs")
 
 
+# The topic, where to begin and the columns are what a table has of itself: other values would lose changes.
+_OWN_OPTIONS = {
+    name.lower()
+    for name in (*BATCH_NAMES, "kafka.bootstrap.servers")
+    if name in ("subscribe", "subscribePattern", "assign", "columns", "kafka.bootstrap.servers")
+    or name.startswith(("starting", "ending"))
+}
+
+
 class PipelineRefused(ValueError):
     """A pipeline that cannot be run as it is written; the text says why."""
+
+
+_LISTS = ("keys", "column_list", "track_history_column_list", "track_history_except_column_list", "except_column_list")
 
 
 @dataclass(frozen=True)
@@ -59,6 +74,11 @@ class Table:
     buckets: int = DEFAULT_BUCKETS
     check_against: str | None = None
     transform: Transform | None = None
+
+    def __post_init__(self) -> None:
+        """A list, or one name alone, is as good as a tuple."""
+        for name in _LISTS:
+            object.__setattr__(self, name, names(getattr(self, name)))
 
     @property
     def name(self) -> str:
@@ -89,21 +109,56 @@ class Pipeline:
     group: str | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "tables", tuple(self.tables))
         if not self.tables:
             raise PipelineRefused("the pipeline has no tables")
         if self.format not in FORMATS:
             raise PipelineRefused(f"format is one of {', '.join(FORMATS)}, not {self.format!r}")
-        targets = [table.target for table in self.tables]
-        for target in targets:
-            if targets.count(target) > 1:
-                raise PipelineRefused(f"two tables have the target {target!r}")
+        self._check_targets()
+        self._check_options()
         for table in self.tables:
-            self.rules(table)
+            self._check_events(table, self.rules(table))
             scheme, mark, _ = table.target.partition("://")
             if mark and self.engine == "deltalake" and scheme not in SCHEMES:
                 raise PipelineRefused(
                     f"table {table.name}: engine deltalake has paths of {', '.join(SCHEMES)}, not of {scheme!r}"
                 )
+
+    def _check_targets(self) -> None:
+        """Each table is two folders that nobody else writes to. And what is sent away must not come back."""
+        taken: dict[str, str] = {}
+        for table in self.tables:
+            place = _one_path(table.target)
+            for path in (place, changes_path(place)):
+                if path in taken:
+                    other = taken[path]
+                    what = f"two tables have the target {other!r}"
+                    if _one_path(other) != place:
+                        what = f"the targets {other!r} and {table.target!r} are in each other's way at {path}"
+                    raise PipelineRefused(what)
+                taken[path] = table.target
+        for table in self.tables:
+            if table.dead_letter_topic in [each.source for each in self.tables]:
+                raise PipelineRefused(f"table {table.name}: dead_letter_topic {table.dead_letter_topic!r} is a source")
+
+    def _check_options(self) -> None:
+        for name in self.options:
+            if name.lower() in _OWN_OPTIONS:
+                raise PipelineRefused(f"options: {name} is set by the pipeline itself")
+        if self.format != "ottla":
+            return
+        try:
+            source_options(self.source_options() | {"subscribe": "any"}, is_stream=True)
+        except OptionError as error:
+            raise PipelineRefused(f"options: {error}") from error
+
+    @staticmethod
+    def _check_events(table: Table, rules: Rules) -> None:
+        if table.transform is None:  # else it may make rows of its own
+            try:
+                rules.check_for_messages()
+            except RulesRefused as error:
+                raise PipelineRefused(f"table {table.name}: {error}") from error
 
     def rules(self, table: Table) -> Rules:
         topic = table.dead_letter_topic or f"{table.source}.dead-letters"
@@ -133,6 +188,11 @@ class Pipeline:
         given = {"kafka.bootstrap.servers": self.bootstrap, "kafka.isolation.level": "read_committed"}
         return given | dict(self.options)
 
+    def batch_options(self) -> dict[str, str]:
+        """Those of `source_options` that a batch read has, too."""
+        streams_alone = {name.lower() for name in STREAM_NAMES} - {name.lower() for name in BATCH_NAMES}
+        return {name: value for name, value in self.source_options().items() if name.lower() not in streams_alone}
+
     def isolation(self) -> Isolation:
         """That of the source: where a partition ends depends on it."""
         given = {name.lower(): value for name, value in self.source_options().items()}
@@ -140,10 +200,20 @@ class Pipeline:
         return Isolation.READ_COMMITTED if is_committed else Isolation.READ_UNCOMMITTED
 
     def table(self, name: str) -> Table:
-        for table in self.tables:
-            if table.name == name:
-                return table
+        """By the last part of its target, or by the whole of it."""
+        found = [table for table in self.tables if name in (table.name, table.target)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            targets = ", ".join(table.target for table in found)
+            raise PipelineRefused(f"{name!r} is the name of several tables, name one by its target: {targets}")
         raise PipelineRefused(f"no table {name!r}; there are {', '.join(table.name for table in self.tables)}")
+
+
+def _one_path(target: str) -> str:
+    """The same text for the same place."""
+    scheme, mark, rest = target.rpartition("://")
+    return f"{scheme}{mark}{posixpath.normpath(rest)}"
 
 
 def load_pipeline(file: Path) -> Pipeline:
@@ -201,12 +271,9 @@ def _from_toml(file: Path) -> Pipeline:
     return Pipeline(tables=tuple(_table(table) for table in tables), **given)
 
 
-_LISTS = ("keys", "column_list", "track_history_column_list", "track_history_except_column_list", "except_column_list")
-
-
 def _table(given: dict[str, Any]) -> Table:
     check_settings(given, settings.TABLE, "a table")
     for name in ("source", "target", "keys"):
         if name not in given:
             raise PipelineRefused(f"{name} is missing in a table")
-    return Table(**given | {name: names(given[name]) for name in _LISTS if name in given})
+    return Table(**given)

@@ -16,7 +16,7 @@ from ottla.pipelines.tables.layout import TableRefused, changes_path
 from ottla.pipelines.tables.local_engine import LocalEngine
 from ottla.pipelines.tables.pipeline import DEFAULT_BATCH_OFFSETS, Pipeline, Table
 from ottla.pipelines.tables.table import Offsets
-from ottla.pipelines.tables.topic_ends import spans, topic_mark
+from ottla.pipelines.tables.topic_ends import COUNT, spans, topic_mark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,25 +57,29 @@ def _filled(
     applier.mark = topic_mark(pipeline.bootstrap, table.source)
     partitions = spans(pipeline.bootstrap, table.source, pipeline.isolation())
     chunk = max(CHUNK_OFFSETS // max(len(partitions), 1), 1)
-    first = min((span.start for span in partitions.values()), default=0)
-    for begin in range(first, max((span.end for span in partitions.values()), default=0), chunk):
-        starts = {str(at): min(max(begin, span.start), span.end) for at, span in partitions.items()}
-        ends = {str(at): min(max(begin + chunk, span.start), span.end) for at, span in partitions.items()}
-        if starts != ends:
-            messages = _messages(spark, pipeline, table, starts, ends)
-            read = {(table.source, int(at)): end - 1 for at, end in ends.items() if end > starts[at]}
-            applier.apply(_as_of(messages, as_of_ms), read_through={} if as_of_ms is not None else read)
+    for begin in range(0, max((span.end - span.start for span in partitions.values()), default=0), chunk):
+        starts = {str(at): min(span.start + begin, span.end) for at, span in partitions.items()}
+        ends = {str(at): min(span.start + begin + chunk, span.end) for at, span in partitions.items()}
+        messages = _messages(spark, pipeline, table, starts, ends, as_of_ms)
+        read = {(table.source, int(at)): end - 1 for at, end in ends.items() if end > starts[at]}
+        read[table.source, COUNT] = len(partitions)
+        applier.apply(messages, read_through={} if as_of_ms is not None else read)
     applier.fold()
     return applier
 
 
 def _messages(
-    spark: SparkSession, pipeline: Pipeline, table: Table, starts: dict[str, int], ends: dict[str, int]
+    spark: SparkSession,
+    pipeline: Pipeline,
+    table: Table,
+    starts: dict[str, int],
+    ends: dict[str, int],
+    as_of_ms: int | None,
 ) -> DataFrame:
     reader = spark.read.format(pipeline.format).option("subscribe", table.source)
-    reader = reader.options(**pipeline.source_options())
+    reader = reader.options(**pipeline.batch_options())
     reader = reader.option("startingOffsets", json.dumps({table.source: starts}))
-    messages = reader.option("endingOffsets", json.dumps({table.source: ends})).load()
+    messages = _as_of(reader.option("endingOffsets", json.dumps({table.source: ends})).load(), as_of_ms)
     return table.transform(messages) if table.transform is not None else messages
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from ottla.pipelines.tables.layout import DEFAULT_BUCKETS, Layout
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+_COLUMN = re.compile(r"Column<'(.*)'>", re.DOTALL)
 ENGINES = ("deltalake", "delta-spark")
 MOST_BUCKETS = 4096  # each is a folder, and an app transaction of every fold
 ON_ERROR = ("dead_letters", "stop")
@@ -28,7 +30,7 @@ class Rules:
     """How changes become rows. See `apply_changes` for what each means."""
 
     keys: tuple[str, ...]
-    sequence_by: str = "position"
+    sequence_by: str | Column = "position"
     apply_as_deletes: Column | str | None = None
     column_list: tuple[str, ...] | None = None
     except_column_list: tuple[str, ...] = ()
@@ -79,6 +81,21 @@ class Rules:
             return False
         return column not in self.except_column_list
 
+    def check_for_messages(self) -> None:
+        """Of messages the events say what is deleted, and where they stand."""
+        if self.event_order is None:
+            raise RulesRefused(
+                f'sequence_by is "position" or "offset" where the source has change events, not {self.sequence_by!r}'
+            )
+        if self.apply_as_deletes is not None:
+            raise RulesRefused("apply_as_deletes is for rows of one's own: change events say what is deleted")
+
+    @property
+    def event_order(self) -> str | None:
+        """What change events are ordered by; None for an order that only rows have."""
+        order = self.sequence_by
+        return order if isinstance(order, str) and order in ("position", "offset") else None
+
     @property
     def layout(self) -> Layout:
         tracked = self.track_history_column_list
@@ -89,7 +106,7 @@ class Rules:
     def decoding(self, columns: Columns) -> Decoding:
         listed = None if self.column_list is None else frozenset(self.column_list)
         left_out = frozenset(self.except_column_list)
-        return Decoding(self.keys, columns, self.source_table, self.sequence_by, left_out, listed)
+        return Decoding(self.keys, columns, self.source_table, self.event_order or "position", left_out, listed)
 
 
 def _check_name(name: str, known: Iterable[str]) -> None:
@@ -99,11 +116,22 @@ def _check_name(name: str, known: Iterable[str]) -> None:
         raise RulesRefused(str(error)) from error
 
 
-def names(given: Sequence[str] | str | None) -> tuple[str, ...] | None:
-    """A list of columns as AutoCDC takes it; one name may stand alone."""
+def names(given: Sequence[str | Column] | str | Column | None) -> tuple[str, ...] | None:
+    """A list of columns as AutoCDC takes it; one may stand alone, and a Column stands for its name."""
     if given is None:
         return None
-    return (given,) if isinstance(given, str) else tuple(given)
+    if isinstance(given, list | tuple):
+        return tuple(_name(each) for each in given)
+    return (_name(given),)
+
+
+def _name(given: object) -> str:
+    return given if isinstance(given, str) else _COLUMN.sub(r"\1", str(given))
+
+
+def scd_type(given: int | str | None) -> int:
+    """As AutoCDC takes it: a number, a text, or nothing for 1."""
+    return {"1": 1, "2": 2}.get(given, 0) if isinstance(given, str) else 1 if given is None else given
 
 
 Transform = Callable[["DataFrame"], "DataFrame"]

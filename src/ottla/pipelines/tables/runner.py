@@ -20,9 +20,9 @@ from ottla.pipelines.tables.layout import TableRefused
 from ottla.pipelines.tables.pipeline import Pipeline, Table
 from ottla.pipelines.tables.plain_table import StoreFailed
 from ottla.pipelines.tables.reasons import first_line
+from ottla.pipelines.tables.rules import RulesRefused
 from ottla.pipelines.tables.table import WriterFenced
 from ottla.pipelines.tables.topic_ends import (
-    MARK,
     Span,
     TopicChanged,
     check_mark,
@@ -41,7 +41,7 @@ _FIRST_WAIT_SECONDS = 0.5
 _LONGEST_WAIT_SECONDS = 15.0
 _LAG_TIMEOUT_MS = 2_000
 # What another attempt would not make better.
-FINAL = (BadEvent, ColumnsUnsettled, DoesNotFit, TableRefused, TopicChanged, WriterFenced)
+FINAL = (BadEvent, ColumnsUnsettled, DoesNotFit, RulesRefused, TableRefused, TopicChanged, WriterFenced)
 
 
 class PipelineFailed(Exception):
@@ -185,7 +185,7 @@ class TableRun:
             lag_records=self._lag_records(),
             lag_seconds=None if lag_seconds is None else round(lag_seconds, 3),
             last_commit=applier.last_commit_time,
-            offsets={f"{topic}/{at}": offset for (topic, at), offset in offsets.items() if at != MARK},
+            offsets={f"{topic}/{at}": offset for (topic, at), offset in offsets.items() if at >= 0},
         )
 
     def _lag_records(self) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ class Kind(NamedTuple):
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _is_texts(value: object) -> bool:
@@ -60,7 +61,7 @@ TABLE: Mapping[str, Kind] = {
     "apply_as_deletes": TEXT,
     "column_list": TEXTS,
     "except_column_list": TEXTS,
-    "stored_as_scd_type": NUMBER,
+    "stored_as_scd_type": COUNT,
     "track_history_column_list": TEXTS,
     "track_history_except_column_list": TEXTS,
     "columns": TEXT_BY_NAME,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from ottla.pipelines.tables.table import Offsets
 _PAUSE_SECONDS = 0.5
 MARK = -1
 """In the place of a partition's number, where it is not an offset but the topic's mark."""
+COUNT = -2
+"""Where it is the number of the topic's partitions."""
 _MARK_BYTES = 7  # a positive number in 64 bits
 
 
@@ -62,7 +65,16 @@ def topic_mark(bootstrap: str, topic: str) -> Offsets:
     """What tells the topic from one that is created again under its name; a table keeps it beside its offsets."""
     with Admin(bootstrap, ClientOptions(client_id="ottla-pipeline")) as admin:
         [found] = admin.describe_topics([topic])
-    return {(topic, MARK): int.from_bytes(found.topic_id[:_MARK_BYTES], "big")}
+    return {(topic, MARK): _mark(found.topic_id)}
+
+
+def mark_of_text(topic_id: str) -> int:
+    """The mark of a topic whose id is written as Kafka's tools print it."""
+    return _mark(base64.urlsafe_b64decode(f"{topic_id}=="))
+
+
+def _mark(topic_id: bytes) -> int:
+    return int.from_bytes(topic_id[:_MARK_BYTES], "big")
 
 
 def check_mark(mark: Offsets, known: Offsets) -> None:
@@ -71,6 +83,17 @@ def check_mark(mark: Offsets, known: Offsets) -> None:
             raise TopicChanged(
                 f"{topic} was deleted and created again since the table has read it; "
                 "'ottla pipeline rebuild' makes the table from what the topic has"
+            )
+
+
+def check_count(count: Offsets, known: Offsets) -> None:
+    """For a table whose changes are in the order of their offsets."""
+    for place, number in count.items():
+        if known.get(place, number) != number:
+            raise TopicChanged(
+                f"{place[0]} has {number} partitions now, and had {known[place]} when the table began: keys may have "
+                'moved, and with sequence_by = "offset" only the changes of one partition have an order; where none '
+                "has moved, 'ottla pipeline rebuild' makes the table from what the topic has"
             )
 
 
