@@ -56,6 +56,7 @@ def says(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]
         ('["id"]', '["id", "id"]', "keys: a column stands there twice: id, id"),
         ('["id"]', '["id"]\nbuckets = 1000000000', "buckets is 1 to 4096, not 1000000000"),
         ('"table"', '"ftp://x/y"', "table y: engine deltalake has paths of file, hdfs, "),
+        ('"table"', '"a%20b"', "choose a path without such signs"),
         ('"table"', '"hdfs://127.0.0.1:1/y"', "hdfs://127.0.0.1:1/y cannot be read: "),
         ('["id"]', '["id"]\non_error = "ignore"', "on_error is one of dead_letters, stop, not 'ignore'"),
         ('["id"]', '["id"]\ndead_letter_topic = "changes"', "dead_letter_topic 'changes' is a source"),

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from ottla.client import Isolation
 from ottla.pipelines.options import OptionError
@@ -122,6 +123,11 @@ class Pipeline:
             if mark and self.engine == "deltalake" and scheme not in SCHEMES:
                 raise PipelineRefused(
                     f"table {table.name}: engine deltalake has paths of {', '.join(SCHEMES)}, not of {scheme!r}"
+                )
+            if self.engine == "deltalake" and unquote(table.target) != table.target:
+                raise PipelineRefused(
+                    f"table {table.name}: engine deltalake takes {table.target!r} for {unquote(table.target)!r}: "
+                    "choose a path without such signs"
                 )
 
     def _check_targets(self) -> None:
