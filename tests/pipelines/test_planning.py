@@ -73,6 +73,13 @@ def test_conditions_that_are_taken_over(
     assert pushed.narrow(0, 100) == offsets
 
 
+def test_a_time_at_the_end_of_the_calendar_is_left_to_spark() -> None:
+    """Such as one that stands for no time at all: in the zone of the machine it may have no year."""
+    filters = PushedFilters()
+    assert not filters.take(GreaterThan(("timestamp",), datetime(1, 1, 1)))
+    assert not filters.take(LessThanOrEqual(("timestamp",), datetime(9999, 12, 31, 23, 59, 59)))
+
+
 def test_a_time_is_used_and_left_to_spark_as_well() -> None:
     pushed = PushedFilters()
     exact = datetime(1970, 1, 1, 0, 0, 5, 400, tzinfo=UTC)

@@ -77,7 +77,10 @@ class PushedFilters:
         value = getattr(one, "value", None)
         if not isinstance(value, datetime):
             return
-        time_ms = _milliseconds(value)
+        try:
+            time_ms = _milliseconds(value)
+        except (ValueError, OverflowError):  # at the ends of the calendar a time has no place in another zone
+            return
         match one:
             case GreaterThan() | GreaterThanOrEqual():
                 bounds: tuple[int | None, int | None] = (time_ms, None)
