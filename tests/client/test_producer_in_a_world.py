@@ -209,7 +209,7 @@ def test_nor_was_who_stopped_waiting_for_many() -> None:
         async def main() -> None:
             async with aio.Producer(world.bootstrap, delivery_timeout_ms=3_000) as producer:
                 world.stop()
-                batch = build_batch([b"a", b"b"], timestamp=0)
+                batch = bytes(build_batch([b"a", b"b"], timestamp=0))
                 for writing in (
                     producer.send_many("t", [b"1", b"2", b"3"]),
                     producer.send_batches([(TopicPartition("t", 0), batch)]),
