@@ -9,7 +9,7 @@ import socket
 import struct
 import tempfile
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from ottla.broker.loop.loop import Loop
 from ottla.broker.network.connection import READ_BYTES, Connection, Limits, Slot
 from ottla.broker.network.receive_buffers import MOST_LENT_BYTES, RECEIVE_BYTES, ReceiveBuffers
+from ottla.broker.network.unsent_memory import UnsentMemory
 
 
 class Piece(NamedTuple):
@@ -34,7 +35,7 @@ class Piece(NamedTuple):
 class Server:
     """One end of a socket pair with a connection on it; the test is the other end."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, limits: Limits | None = None, unsent_memory: UnsentMemory | None = None) -> None:
         self.loop = Loop()
         self.client, served = socket.socketpair()
         self.client.setblocking(False)
@@ -44,14 +45,26 @@ class Server:
         self.reasons: list[str] = []
         self.echoes = False
         self.memory = ReceiveBuffers()
-        self.connection = Connection(self.loop, served, "", self.memory, limits or Limits(), self.handle, self.closed)
+        self.answer: list[Any] | None = None  # to all requests
+        self.connection = Connection(
+            self.loop,
+            served,
+            "",
+            self.memory,
+            limits or Limits(),
+            self.handle,
+            self.closed,
+            unsent_memory=unsent_memory,
+        )
 
     def handle(self, connection: Connection, frame: memoryview) -> None:
         self.frames.append(bytes(frame))
         slot = Slot(connection)
         connection.expect_answer(slot)
         self.slots.append(slot)
-        if self.echoes:
+        if self.answer is not None:
+            slot.answer(list(self.answer))
+        elif self.echoes:
             slot.answer([bytes(frame)])
 
     def closed(self, _connection: Connection, reason: str) -> None:
@@ -338,6 +351,30 @@ def test_a_slow_reader_holds_back_only_itself_and_within_bounds() -> None:
     assert handled < 100
     assert server.connection._unsent_bytes < 2_000_000
     server.close()
+
+
+def test_slow_readers_have_a_bound_together() -> None:
+    """Small requests with large answers: each of them would hold 64 MB."""
+    unsent = UnsentMemory(1_000_000)
+    servers = [Server(unsent_memory=unsent) for _ in range(10)]
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(bytes(range(256)) * (READ_BYTES // 256))
+        file.flush()
+        for server in servers:
+            server.answer = [b"head", Piece(file, 0, READ_BYTES)]
+            server.send(framed(*[b"a"] * 500))
+        assert unsent.held_bytes < 10_000_000  # one turn of one of them; all answers have 82 MB
+        fast = Server(unsent_memory=unsent)
+        fast.echoes = True
+        fast.send(framed(b"a", b"b"))
+        assert fast.receive(2) == b"ab", "who reads is served"
+        whole = (b"head" + bytes(range(256)) * (READ_BYTES // 256)) * 500
+        for server in servers[:-1]:
+            assert server.receive(len(whole)) == whole
+        servers[-1].connection.close("gone")
+        assert unsent.held_bytes == 0
+    for server in (*servers, fast):
+        server.close()
 
 
 def test_a_muted_connection_reads_nothing_until_its_time_is_over(server: Server) -> None:

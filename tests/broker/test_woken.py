@@ -49,6 +49,22 @@ def test_a_round_is_short_however_many_are_woken() -> None:
     loop.close()
 
 
+def test_one_that_fails_does_not_keep_the_others() -> None:
+    clock, answered = Clock(), list[int]()
+    loop = Loop(clock)
+    woken = Woken(loop)
+    bad = Fetch(0, clock, answered)
+    bad.finish = None  # type: ignore[assignment, method-assign]
+    for fetch in (bad, Fetch(1, clock, answered)):
+        woken.add(fetch)
+    loop.run_once()
+    loop.run_once()
+    woken.add(Fetch(2, clock, answered))
+    loop.run_once()
+    assert answered == [1, 2]
+    loop.close()
+
+
 def test_all_who_wait_for_a_partition_are_answered(tmp_path: Path) -> None:
     broker = SimulatedBroker(tmp_path)
     broker.create("t")

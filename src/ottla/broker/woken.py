@@ -33,8 +33,11 @@ class Woken:
     def _answer(self) -> None:
         left, now = self._left, self._loop.now
         until = now() + MOST_SECONDS
-        while left:
-            left.popleft().finish()
-            if left and now() >= until:
+        try:
+            while left:
+                left.popleft().finish()
+                if now() >= until:
+                    return
+        finally:  # also behind one that fails
+            if left:
                 self._loop.call_soon(self._answer)  # those who come meanwhile wait behind them
-                return

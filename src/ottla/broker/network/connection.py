@@ -19,6 +19,7 @@ from ottla.broker.loop.loop import READ, WRITE, Loop
 from ottla.broker.loop.system import Socket
 from ottla.broker.network.acquaintance import Acquaintance
 from ottla.broker.network.receive_buffers import ReceiveBuffers
+from ottla.broker.network.unsent_memory import UnsentMemory
 from ottla.wire.parts import BUFFERS, Part
 
 _SIZE = struct.Struct(">i")
@@ -69,7 +70,9 @@ class Connection:
         closed: Callable[[Connection, str], None],
         listener: str = "",
         principal: Principal = ANONYMOUS,
+        unsent_memory: UnsentMemory | None = None,
     ) -> None:
+        """`unsent_memory`: what all connections share."""
         self.socket = sock
         self.address = address  # of the client
         self.listener = listener  # the name of the one it came through
@@ -92,6 +95,9 @@ class Connection:
         """Give the next place in the order of answers."""
         self._unsent: deque[Any] = deque()
         self._unsent_bytes = 0
+        self._unsent_file_bytes = 0  # of those: they are in no memory
+        self._unsent_memory = unsent_memory or UnsentMemory()
+        self._counted_bytes = 0  # of this connection, in that
         self._is_muted_until: float | None = None
         self._holds = 0
         self._is_handling = False
@@ -234,6 +240,7 @@ class Connection:
         return (
             len(self._slots) >= self._most_slots
             or self._unsent_bytes >= self._limits.max_unsent_bytes
+            or (bool(self._unsent) and self._unsent_memory.is_scarce)
             or self._is_muted_until is not None
             or self._holds > 0
             or self._last_words is not None
@@ -310,8 +317,10 @@ class Connection:
                     self._unsent_bytes += len(part)
                 else:
                     self._unsent_bytes += part.size_bytes
-                    if part.size_bytes <= READ_BYTES:
+                    if part.size_bytes <= READ_BYTES and not self._unsent_memory.is_scarce:
                         part = _read(part)
+                    if not isinstance(part, BUFFERS):
+                        self._unsent_file_bytes += part.size_bytes
                 unsent.append(part)
         if small:
             unsent.append(small[0] if len(small) == 1 else b"".join(small))
@@ -329,12 +338,18 @@ class Connection:
         except OSError as error:
             self.close(error.strerror or str(error))
             return
+        if unsent or self._counted_bytes:
+            self._count_memory(self._unsent_bytes - self._unsent_file_bytes)
         if self._last_words is not None and not unsent and not self._slots:
             self.close(self._last_words)
             return
         if self._kept is not None and self._has_frames_kept_back() and not self._is_full():
             self._loop.call_soon(self._resume)
         self._update_events()
+
+    def _count_memory(self, held_bytes: int) -> None:
+        self._unsent_memory.held_bytes += held_bytes - self._counted_bytes
+        self._counted_bytes = held_bytes
 
     def _send_buffers(self) -> int:
         unsent = self._unsent
@@ -376,6 +391,7 @@ class Connection:
         part = self._unsent[0]
         count = min(part.size_bytes, SENDFILE_BYTES)
         sent = self._loop.system.send_file(self.socket, part.file, part.position, count) if count else 0
+        self._unsent_file_bytes -= sent
         if sent == part.size_bytes:
             self._unsent.popleft()
         elif sent == 0:
@@ -435,6 +451,7 @@ class Connection:
         self.socket.close()
         self._slots.clear()
         self._unsent.clear()
+        self._count_memory(0)
         self._kept = None
         if self._lent is not None:
             self._memory.give_back(self._lent)

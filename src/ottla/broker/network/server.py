@@ -11,6 +11,7 @@ from ottla.broker.network.acceptor import Acceptor
 from ottla.broker.network.admission import Admission
 from ottla.broker.network.connection import Connection, Limits
 from ottla.broker.network.receive_buffers import ReceiveBuffers
+from ottla.broker.network.unsent_memory import UnsentMemory
 
 events = Events("ottla.broker")
 
@@ -45,6 +46,7 @@ class Server:
         self._admission = admission or Admission()
         self._max_idle_seconds = max_idle_seconds
         self._memory = ReceiveBuffers()
+        self._unsent_memory = UnsentMemory()
         self.connections: dict[Connection, None] = {}  # in the order in which they came
         self._kept_waiting: dict[Socket, Timer] = {}
         self._acceptor = Acceptor(loop, host, port, backlog, self._admit, buffers, begins=begins)
@@ -88,6 +90,7 @@ class Server:
                 self._handle,
                 self._closed,
                 self._listener,
+                unsent_memory=self._unsent_memory,
             )
         except BaseException:
             admission.leave(address)
