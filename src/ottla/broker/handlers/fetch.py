@@ -40,6 +40,7 @@ READ_COMMITTED = 1
 ISOLATION_LEVELS = (0, READ_COMMITTED)
 FIRST_VERSION_WITH_FOLLOWERS = 11
 AT_ONCE = 500  # partitions that are read without letting others in between
+HELD_FROM = 50  # partitions: what waits for more holds its connection, so that each has one of them, as with Kafka
 
 
 def handle(broker: Broker, request: FetchRequest, context: Context) -> FetchResponse | Steps | None:
@@ -58,6 +59,8 @@ def handle(broker: Broker, request: FetchRequest, context: Context) -> FetchResp
     if fetch.is_ready():
         return fetch.response()
     fetch.park()
+    if len(fetching.wanted) > HELD_FROM:
+        fetch.hold()
     return None
 
 
@@ -74,6 +77,7 @@ def _handle_many(fetch: Fetch) -> Steps:
             fetch.unpark()
             return fetch.response()
         if not fetch.has_moved:
+            fetch.hold()
             return None
 
 
@@ -100,6 +104,7 @@ class Fetch:
         self._is_late = False
         self._is_woken = False  # by a partition, and is about to be finished
         self._is_finished = False
+        self._is_held = False  # its connection
 
     def _limit_bytes(self) -> int:
         """Of one answer: never more than a consumer may get in the time that its quota is measured over."""
@@ -219,7 +224,15 @@ class Fetch:
             self._is_woken = True
             self._broker.woken.add(self)
 
+    def hold(self) -> None:
+        """Handle no more requests of its connection while it waits: each may hold megabytes of what it asks for."""
+        self._is_held = True
+        self._context.connection.hold()
+
     def unpark(self) -> None:
+        if self._is_held:
+            self._is_held = False
+            self._context.connection.release()
         for partition in self._waits_for:
             partition.stop_waiting(self)
         self._waits_for = []
