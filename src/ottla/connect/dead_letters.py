@@ -13,7 +13,7 @@ def of_source(connector: str, task: int, record: SourceRecord) -> NewRecord:
         ("dead-letter.connector", connector.encode()),
         ("dead-letter.task", b"%d" % task),
         ("dead-letter.topic", record.topic.encode()),
-        ("dead-letter.reason", (record.problem or "").encode()),
+        ("dead-letter.reason", _text(record.problem or "")),
     )
     return NewRecord(record.value, record.key, (*record.headers, *reason), timestamp_ms=record.timestamp_ms)
 
@@ -27,7 +27,12 @@ def of_sink(connector: str, message: Message, error: Exception) -> NewRecord:
         ("dead-letter.partition", b"%d" % message.partition),
         ("dead-letter.offset", b"%d" % message.offset),
         ("dead-letter.error", type(error).__name__.encode()),
-        ("dead-letter.reason", str(error).encode()),
+        ("dead-letter.reason", _text(str(error))),
     )
     timestamp_ms = message.timestamp_ms if message.timestamp_ms >= 0 else None
     return NewRecord(message.value, message.key, (*message.headers, *reason), timestamp_ms=timestamp_ms)
+
+
+def _text(reason: str) -> bytes:
+    """It may name what is no text: the name of a file, or half a character that JSON has let through."""
+    return reason.encode("utf-8", "backslashreplace")

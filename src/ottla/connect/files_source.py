@@ -21,6 +21,7 @@ from ottla.pipelines.tables.event import to_json
 HEAD_BYTES = 1024
 READ_BYTES = 1 << 20
 PARQUET_ROWS = 2_000
+PARQUET_END = b"PAR1"
 LONGEST_LINE_BYTES = 64 << 20
 Place = list[int]
 """How far a file is read, in bytes or rows; how many bytes of its beginning were seen, and their checksum."""
@@ -122,9 +123,10 @@ class FilesSource(Source):
         try:
             parquet = pq.ParquetFile(file)
         except pa.ArrowInvalid as error:
-            if place is None:
+            if place is None and not _has_end(file):
                 return  # it may be being written: a Parquet file is whole when its end is there
-            raise ConnectorRefused(f"{file}: is no Parquet file any more: {error}") from None
+            again = "" if place is None else " any more"
+            raise ConnectorRefused(f"{file}: is no Parquet file{again}: {error}") from None
         with parquet:
             if begin >= parquet.metadata.num_rows:
                 return
@@ -134,8 +136,15 @@ class FilesSource(Source):
                 if row <= begin:
                     continue
                 rows = batch.slice(max(0, batch.num_rows - (row - begin))).to_pylist()
-                records = [SourceRecord(self._topic, to_json(each), self._key_of(each)) for each in rows]
+                records = [self._record_of_row(file, each) for each in rows]
                 yield records, [row, *_head(file)]
+
+    def _record_of_row(self, file: str, row: dict[str, Any]) -> SourceRecord:
+        try:
+            return SourceRecord(self._topic, to_json(row), self._key_of(row))
+        except (KeyError, ValueError) as error:
+            reason = f"has no column {error}" if isinstance(error, KeyError) else f"is no record: {error}"
+            return SourceRecord(self._topic, repr(row).encode("utf-8", "replace"), problem=f"{file}: a row {reason}")
 
     def _found_again(self, file: str, head: bytes, place: Place | None) -> int:
         """Where to go on. A file whose beginning is another one was replaced under its name."""
@@ -148,6 +157,13 @@ class FilesSource(Source):
 
 
 _ADVICE = "give new contents a new name, or forget what was read with 'ottla connect reset'"
+
+
+def _has_end(file: str) -> bool:
+    """Of a Parquet file: it says so there."""
+    with Path(file).open("rb") as stream:
+        stream.seek(-min(len(PARQUET_END), stream.seek(0, os.SEEK_END)), os.SEEK_END)
+        return stream.read() == PARQUET_END
 
 
 def _head(file: str) -> tuple[int, int]:
