@@ -67,13 +67,17 @@ SINK = '[connectors.a]\ntype = "files-sink"\ntopics = ["t"]\npath = "p"\n'
         (SINK + "tasks = 10_000", "connector a: tasks is at most 1,000, not 10,000"),
         (SINK + "dead_letter = ''", "connector a: dead_letter: '' is no name for a topic"),
         (SINK.replace('["t"]', "['a b']"), "connector a: topics: 'a b' is no name for a topic"),
-        (SINK + "format = 'csv'", "connector a: format is one of jsonl, parquet, not a text"),
+        (SINK + "format = 'csv'", "connector a: format is one of jsonl, parquet, not 'csv'"),
         (SINK + "topics_pattern = 'x'", "connector a: a sink has topics = [...] or topics_pattern"),
         (
             SINK.replace('topics = ["t"]', "topics_pattern = '['"),
             "connector a: topics_pattern is no regular expression",
         ),
         (SINK.replace('["t"]', "'t'"), "connector a: topics is a list, each a text, not a text"),
+        (
+            SINK.replace('["t"]', "[1]"),
+            "connector a: topics is a list, each a text, and this one has something",
+        ),
         (GOOD, "connector out: the environment has no variable PASSWORD"),
         (GOOD.replace("env:PASSWORD", "file:gone"), "gone: no such file or directory"),
         ("[connectors.'a/b']\ntype = 'x'", "connector a/b: a name is made of up to 100 letters"),

@@ -243,7 +243,8 @@ def _check_own(
     for name in given:
         if name not in parameters:
             there = ", ".join([*parameters, *sorted(common_names)])
-            raise ConfigurationRefused(f"{about}: {type_name} has no setting {name!r}; there are {there}")
+            kind = type_name.rpartition(":")[2]
+            raise ConfigurationRefused(f"{about}: {kind} has no setting {name!r}; there are {there}")
     for name, parameter in parameters.items():
         if parameter.default is parameter.empty and name not in given:
             raise ConfigurationRefused(f"{about}: {name} is missing")
@@ -254,7 +255,15 @@ def _check_types(about: str, given: Mapping[str, Any], hints: Mapping[str, Any],
     for name, value in given.items():
         hint = hints.get(name, Any)
         if not _fits(value, hint):
-            raise ConfigurationRefused(f"{about}: {name} is {_words(hint)}, not {_shown(name, value)}")
+            raise ConfigurationRefused(f"{about}: {name} is {_words(hint)}, {_but(name, value, hint)}")
+
+
+def _but(name: str, value: Any, hint: Any) -> str:
+    """What it is instead."""
+    if typing.get_origin(hint) is typing.Literal and isinstance(value, str) and not may_be_secret(name):
+        return f"not {value!r}"
+    shown = _shown(name, value)
+    return "and this one has something else in it" if _words(hint).startswith(f"{shown}, each") else f"not {shown}"
 
 
 def _shown(name: str, value: Any) -> str:
@@ -289,4 +298,6 @@ def _words(hint: Any) -> str:
         return "one of " + ", ".join(map(str, arguments))
     if origin is list:
         return f"a list, each {_words(arguments[0])}"
-    return "a table" if origin is dict else _WORDS.get(hint, str(hint))
+    if origin is dict:
+        return f"a table, each {_words(arguments[1])}"
+    return _WORDS.get(hint, str(hint))

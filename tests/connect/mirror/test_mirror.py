@@ -22,6 +22,8 @@ from ottla.client import (
     ResourceKind,
     TopicPartition,
 )
+from ottla.connect.configuration import ConfigurationRefused
+from ottla.connect.mirror.configuration import load_mirror
 from ottla.connect.positions import Positions
 from ottla.connect.topics import topic_exists
 from tests.connect.mirror.mirroring import failed_with, mirroring, status_of
@@ -295,3 +297,19 @@ def test_where_a_topic_begins_is_kept_before_a_record_is_copied(eu: str, us: str
 def test_one_cluster_is_no_mirror(eu: str, tmp_path: Path) -> None:
     with mirroring(tmp_path, eu, eu, ["orders"]):
         assert "source and target are one cluster" in failed_with(eu)
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf"])
+def test_how_often_it_looks_around_is_a_number(tmp_path: Path, seconds: str) -> None:
+    """With nan it never would, and with inf once: new topics would not be seen, without a word."""
+    file = tmp_path / "mirror.toml"
+    file.write_text(f'source = "a:1"\ntarget = "b:1"\ntopics = ["t"]\nrefresh_seconds = {seconds}\n')
+    with pytest.raises(ConfigurationRefused, match="refresh_seconds is above 0 and at most 86,400, not"):
+        load_mirror(file).connectors["mirror"].make()
+
+
+def test_a_setting_that_is_not_there_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "mirror.toml"
+    file.write_text('source = "a:1"\ntarget = "b:1"\ntopcs = ["t"]\n')
+    with pytest.raises(ConfigurationRefused, match="connector mirror: MirrorSource has no setting 'topcs'; there are"):
+        load_mirror(file)

@@ -42,6 +42,7 @@ from ottla.records.read import Batch
 
 OPTIONS = ClientOptions(client_id="ottla-mirror")
 POLL_MS = 200
+MOST_REFRESH_SECONDS = 86_400
 LEFT_OUT = "left out, for they are copies of topics of the target"
 
 
@@ -55,8 +56,8 @@ class MirrorSource(Source):
         """ValueError for settings that cannot be."""
         if not topics:
             raise ValueError('topics is missing: topics = ["NAME", "PATTERN.*"]')
-        if refresh_seconds <= 0:
-            raise ValueError(f"refresh_seconds is above 0, not {refresh_seconds}")
+        if not 0 < refresh_seconds <= MOST_REFRESH_SECONDS:
+            raise ValueError(f"refresh_seconds is above 0 and at most {MOST_REFRESH_SECONDS:,}, not {refresh_seconds}")
         for side, bootstrap in (("source", source), ("target", target)):
             try:
                 parse_addresses(bootstrap)
