@@ -172,6 +172,29 @@ def test_a_topic_that_is_gone_or_another_is_a_loss_also_in_a_task(ottla: LocalBr
             values(reader, ranges)
 
 
+def test_a_loss_is_one_also_where_all_that_is_available_now_is_read(ottla: LocalBroker) -> None:
+    for topic in ("all-now-1", "all-now-2"):
+        ottla.topic(topic, partitions=1)
+        write(ottla, topic, range(4), partitions=1)
+    with stream(ottla, subscribePattern="all-now-.*") as reader:
+        start = reader.latestOffset(reader.initialOffset(), EVERYTHING)
+    with stream(ottla, subscribePattern="all-now-.*") as reader:
+        reader.prepareForTriggerAvailableNow()
+        write(ottla, "all-now-1", [4], partitions=1)
+        start["all-now-1"]["0"] = 5  # it has come since
+        assert reader.latestOffset(start, EVERYTHING) == start
+        start["all-now-1"]["0"] = 9
+        with pytest.raises(DataLoss, match="all-now-1-0 ends at offset 4, and was read up to 9 before"):
+            reader.latestOffset(start, EVERYTHING)
+    start["all-now-1"]["0"] = 5
+    with Admin(ottla.bootstrap) as admin:
+        admin.delete_topics(["all-now-2"])
+    with stream(ottla, subscribePattern="all-now-.*") as reader:
+        reader.prepareForTriggerAvailableNow()
+        with pytest.raises(DataLoss, match="all-now-2-0 is not there any more"):
+            reader.latestOffset(start, EVERYTHING)
+
+
 @pytest.mark.parametrize("records", [None, 0, 3, 9])
 def test_a_task_that_goes_on_without_its_topic_reads_nothing_of_another(
     records: int | None, ottla: LocalBroker

@@ -122,14 +122,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = ends.offsets.get(place)
             if end is not None and end >= offset:
                 continue
-            if self._last_end is not None:  # the end was found when the query began, and it may have been a retry
-                ends.offsets[place] = offset
+            if self._last_end is not None and self._is_there(place, offset):
+                ends.offsets[place] = offset  # it has come since the query began, as for a batch that is repeated
             elif end is None:
                 report_loss(f"{place} is not there any more", fails=fails)
                 ends.offsets[place] = offset
             else:
                 report_loss(f"{place} ends at offset {end}, and was read up to {offset} before", fails=fails)
         return ends
+
+    def _is_there(self, place: TopicPartition, offset: int) -> bool:
+        """Whether a partition goes as far now."""
+        return self._now().offsets.get(place, -1) >= offset
 
     def _hold_back(self, starts: Mapping[TopicPartition, int], ends: StreamOffsets) -> None:
         """Leave new partitions of topics that have grown in order until a batch before has read their parents.
