@@ -90,16 +90,17 @@ class Buffer:
                 raise RuntimeError("the producer is not open: use it inside `with`, or call open()")
             owner = threading.get_ident()
             chunk = self.filling.get(topic)
-            if chunk is not None and chunk.owner != owner:
+            if chunk is not None and (chunk.owner != owner or chunk.is_closed):
                 self._close(chunk)
                 chunk = None
             if chunk is None and self.has_room:
-                chunk = self.filling[topic] = Chunk(topic, self.lock, time.monotonic())
+                chunk = Chunk(topic, self.lock, time.monotonic())
                 chunk.owner = owner
                 # Open chunks are not counted, so with many topics each of them must be smaller.
-                chunk.limit_bytes = min(self._chunk_bytes, self.limit_bytes // (2 * len(self.filling)))
+                chunk.limit_bytes = min(self._chunk_bytes, self.limit_bytes // (2 * (len(self.filling) + 1)))
                 chunk.stamps_each = self._stamps_each
                 chunk.timestamp_ms = time.time_ns() // 1_000_000
+                self.filling[topic] = chunk
                 self._keep(chunk)
                 self._notify()
             return chunk
@@ -111,13 +112,16 @@ class Buffer:
                 self._close(chunk)
 
     def _close(self, chunk: Chunk) -> None:
-        del self.filling[chunk.topic]
-        chunk.close()
+        """A Ctrl-C may interrupt it anywhere, in the thread that sends. Then whoever comes next does the rest: until
+        the end the chunk is among those that are being filled."""
+        if not chunk.is_counted:
+            chunk.close()
         if not chunk.count:  # nothing came in before it was closed
             self._alive.pop(chunk, None)
-            return
-        self.used_bytes += chunk.size_bytes
-        self._closed.append(chunk)
+        elif chunk not in self._closed:
+            self._closed.append(chunk)
+            self.used_bytes += chunk.size_bytes
+        self.filling.pop(chunk.topic, None)
         assert self._notify is not None
         self._notify()
 
@@ -154,6 +158,9 @@ class Buffer:
             for chunk in [chunk for chunk in self.filling.values() if chunk.opened_at <= opened_before]:
                 self._close(chunk)
             collected = list(self._closed)
+            for chunk in collected:
+                if self.filling.get(chunk.topic) is chunk:  # whoever closed it was interrupted
+                    del self.filling[chunk.topic]
             self._closed.clear()
             next_opened = min((chunk.opened_at for chunk in self.filling.values()), default=None)
         return collected, next_opened
@@ -175,7 +182,8 @@ class Buffer:
         self.filling.clear()
         for chunk in self._alive:
             chunk.lock = self.lock
-            chunk.is_closed, chunk.count = True, len(chunk.records) or len(chunk.values)
+            chunk.is_closed = chunk.is_counted = True
+            chunk.count = len(chunk.records) or len(chunk.values)
             chunk.error = ClientError(FORKED)
         self._alive.clear()
 

@@ -87,9 +87,9 @@ class Chunk:
 
     __slots__ = (
         "callbacks", "copied", "count", "ends", "error", "errors", "filled_bytes", "has_more", "headers", "is_closed",
-        "is_observed", "is_whole", "keys", "limit_bytes", "lock", "observed", "opened_at", "owner", "partitions",
-        "pieces", "records", "sender_thread", "size_bytes", "stamps_each", "timestamp_ms", "timestamps", "topic",
-        "undecided", "values", "waiters", "when_done",
+        "is_counted", "is_observed", "is_whole", "keys", "limit_bytes", "lock", "observed", "opened_at", "owner",
+        "partitions", "pieces", "records", "sender_thread", "size_bytes", "stamps_each", "timestamp_ms", "timestamps",
+        "topic", "undecided", "values", "waiters", "when_done",
     )  # fmt: skip
 
     def __init__(self, topic: str, lock: threading.Lock, opened_at: float) -> None:
@@ -103,7 +103,7 @@ class Chunk:
         self.records: list[bytes | Whole | None] = []
         self.has_more = False
         """Whether a record has more than a value."""
-        self.is_closed = False
+        self.is_closed = self.is_counted = False
         self.limit_bytes = 0
         self.stamps_each = False
         """Whether a record without a timestamp gets the time of its own call, in place of the chunk's."""
@@ -139,10 +139,11 @@ class Chunk:
         self.when_done: list[Callable[[], object]] = []
 
     def close(self) -> None:
-        """No more records come. Under the lock."""
+        """No more records come. Under the lock. A Ctrl-C may interrupt it: it is done when the records are counted."""
         self.is_closed = True
-        self.count = self.undecided = len(self.records) or len(self.values)
         self.size_bytes = self.filled_bytes
+        self.count = self.undecided = len(self.records) or len(self.values)
+        self.is_counted = True
 
     def unpack(self) -> None:
         """Make columns of the records, once. The list of records stays: the thread that filled it may look again."""

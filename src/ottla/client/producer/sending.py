@@ -106,6 +106,8 @@ class Sending:
 def _came_in(chunk: Chunk, index: int) -> bool:
     """Whether a record came in before the chunk was closed."""
     with chunk.lock:
+        if not chunk.is_counted:  # whoever closed it was interrupted
+            chunk.close()
         return index < chunk.count
 
 
