@@ -201,7 +201,7 @@ class Copying:
     def _take_fetched(self, data: FetchedData, batches: list[SourceBatch]) -> None:
         """What comes before damage is copied, and the next step tells it."""
         partition = self.progress.topics[data.topic].partitions[data.partition]
-        if data.fetch_offset != partition.next_offset:
+        if self._damage is not None and data.fetch_offset != partition.next_offset:
             return  # it was fetched behind damage
         try:
             for batch, header in self._batches(data):
