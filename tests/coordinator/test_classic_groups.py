@@ -54,6 +54,14 @@ def test_a_new_member_is_pendingd_an_id_and_joins_with_it(world: ClassicWorld) -
     assert world.state == "CompletingRebalance"
 
 
+@pytest.mark.parametrize("version", [b"\xff\xff", b"\x80\x00"])
+def test_a_subscription_of_a_version_that_cannot_be_is_not_understood(world: ClassicWorld, version: bytes) -> None:
+    joined = world.enter(protocols={"range": version + subscription("t")[2:]})
+    world.driver.advance(0)
+    assert joined.response.error_code == ErrorCode.NONE
+    assert joined.response.generation_id == 1
+
+
 def test_an_id_that_nobody_uses_is_forgotten(world: ClassicWorld) -> None:
     member_id = world.pending_id()
     world.driver.advance(SESSION_MS)

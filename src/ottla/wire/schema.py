@@ -189,6 +189,8 @@ class _StepReaders(dict[int, StepReader]):
         self.message = message
 
     def __missing__(self, version: int) -> StepReader:
+        if version not in self.message.versions:
+            raise ProtocolError(f"{self.message.__name__} has no version {version}")
         from ottla.wire.reader import compile_step_reader
 
         reader = self[version] = compile_step_reader(self.message, version)
@@ -200,6 +202,8 @@ class _StepWriters(dict[int, StepWriter]):
         self.message = message
 
     def __missing__(self, version: int) -> StepWriter:
+        if version not in self.message.versions:
+            raise ValueError(f"{self.message.__name__} has no version {version}")
         from ottla.wire.writer import compile_step_writer
 
         writer = self[version] = compile_step_writer(self.message, version)
