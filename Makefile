@@ -17,7 +17,10 @@ help:
 	@echo "make conformance   record the answers of Apache Kafka anew and compare Ottla's"
 	@echo "make clean   remove the environment and what was built"
 
-$(STAMP): pyproject.toml setup.py src/ottla/records/codec.py src/ottla/records/key_hash.py src/ottla/records/crc_change.py src/ottla/wire/fast_path.py src/ottla/connect/mysql/row_image.py src/ottla/connect/mysql/binary_json.py $(wildcard src/ottla/connect/mysql/*.pxd) $(wildcard src/ottla/records/*.pxd) $(wildcard src/ottla/wire/*.pxd)
+# What is compiled has its C types in a .pxd beside it.
+TYPED := $(shell find src/ottla -name '*.pxd')
+
+$(STAMP): pyproject.toml setup.py $(TYPED) $(TYPED:.pxd=.py)
 	@$(PYTHON) -c 'import sys; sys.exit("Ottla needs Python 3.11 or later; this is " + sys.version.split()[0] + ". Set PYTHON=/path/to/python3.11.") if sys.version_info < (3, 11) else None'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,check]'
@@ -57,4 +60,5 @@ conformance: $(STAMP)
 	@$(BIN)/python -m tests.conformance
 
 clean:
-	rm -rf $(VENV) build src/*.egg-info src/ottla/records/*.c src/ottla/records/*.so src/ottla/wire/*.so src/ottla/connect/mysql/*.so
+	rm -rf $(VENV) build src/*.egg-info
+	find src/ottla -name '*.so' -delete

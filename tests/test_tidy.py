@@ -13,7 +13,8 @@ MOST_LINES = 500
 LONG_FILES = {
     "broker/config/definitions.py": "a table of settings",
     "replica/partition.py": "the shell around the machine, still being cut",
-    "records/codec.py": "the one compiled module: rows, columns and records share its C types",
+    "records/codec.py": "a compiled module: rows, columns and records share its C types",
+    "wire/fast_path.py": "a compiled module: reading and writing share its C types",
 }
 SAME_NAME = {
     ("client", "Admin"): "the same, for callers without a loop",

@@ -22,7 +22,7 @@ from ottla.records.build import build_batch
 from ottla.records.compression import LZ4, NONE
 from ottla.replica.writer import MOST_GATHERED_BATCH_BYTES
 from ottla.wire.errors import ErrorCode
-from ottla.wire.fast_path import ProduceReader, ProduceWriter
+from ottla.wire.fast_path import MessageReader, MessageWriter
 from ottla.wire.frames import decode_response, encode_request
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.wire.parts import Buffer
@@ -72,8 +72,8 @@ class Messages:
         self.writers: dict[int, Writer] = {}
         for version in range(ProduceRequest.api.least_served, ProduceRequest.api.highest + 1):
             read, write = generate_reader(ProduceRequest, version), generate_writer(ProduceResponse, version)
-            self.readers[version] = ProduceReader(version, read) if is_fast else read
-            self.writers[version] = ProduceWriter(version, write) if is_fast else write
+            self.readers[version] = MessageReader(ProduceRequest, version, generate_reader) if is_fast else read
+            self.writers[version] = MessageWriter(ProduceResponse, version, generate_writer) if is_fast else write
 
     @contextmanager
     def used(self) -> Iterator[None]:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ottla.wire import fast_path as installed
+from ottla.wire.apis import APIS
 from ottla.wire.frames import encode_request
-from ottla.wire.header import read_request_header
+from ottla.wire.header import read_request_header, total_bytes
+from ottla.wire.messages.api_versions import ApiVersionsResponse
+from ottla.wire.messages.fetch import FetchResponse
+from ottla.wire.messages.heartbeat import HeartbeatRequest
+from ottla.wire.messages.offset_and_group_records import OffsetCommitValue
 from ottla.wire.messages.produce import (
-    BatchIndexAndErrorMessage,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -28,10 +30,11 @@ from ottla.wire.messages.produce import (
 from ottla.wire.parts import Buffer
 from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.reader import generate_reader
-from ottla.wire.writer import VersionTooLow, generate_writer
-
-VERSIONS = range(3, 14)
-SIZE_BYTES = 4
+from ottla.wire.registry import REQUESTS, RESPONSES
+from ottla.wire.schema import Message, Struct, constructor_order
+from ottla.wire.writer import generate_writer
+from tests.wire.joined import joined
+from tests.wire.strategies import filled, structs
 
 
 def load_plain() -> ModuleType:
@@ -48,150 +51,184 @@ both_ways = pytest.mark.parametrize(
     "module", [pytest.param(load_plain(), id="plain"), pytest.param(installed, id="compiled", marks=needs_compiled)]
 )
 
-names = st.one_of(st.sampled_from(["orders", "", "ünïcode", "a" * 126, "a" * 127, "a" * 200]), st.text(max_size=5))
-int16, int32, int64 = (st.integers(-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (16, 32, 64))
-ids = st.binary(min_size=16, max_size=16)
-records = st.one_of(st.none(), st.binary(max_size=300))
-requests = st.builds(
-    ProduceRequest,
-    transactional_id=st.one_of(st.none(), names),
-    acks=int16,
-    timeout_ms=int32,
-    topic_data=st.lists(
-        st.builds(
-            TopicProduceData,
-            name=names,
-            topic_id=ids,
-            partition_data=st.lists(st.builds(PartitionProduceData, index=int32, records=records), max_size=3),
-        ),
-        max_size=3,
-    ),
-)
-answers = st.builds(
-    PartitionProduceResponse,
-    index=int32,
-    error_code=int16,
-    base_offset=int64,
-    log_append_time_ms=int64,
-    log_start_offset=int64,
-)
-told = st.builds(
-    PartitionProduceResponse,
-    index=int32,
-    error_code=int16,
-    base_offset=int64,
-    record_errors=st.lists(st.builds(BatchIndexAndErrorMessage, batch_index=int32), max_size=1),
-    error_message=st.one_of(st.none(), names),
-    current_leader=st.one_of(st.none(), st.just(LeaderIdAndEpoch(leader_id=1, leader_epoch=2))),
-)
-responses = st.builds(
-    ProduceResponse,
-    responses=st.lists(
-        st.builds(
-            TopicProduceResponse,
-            name=names,
-            topic_id=ids,
-            partition_responses=st.lists(st.one_of(answers, answers, told), max_size=3),
-        ),
-        max_size=3,
-    ),
-    throttle_time_ms=int32,
-)
+MESSAGES: list[tuple[type[Message], int]] = [
+    (messages[api.key], version)
+    for api in APIS
+    for messages in (REQUESTS, RESPONSES)
+    for version in range(api.least_served, api.highest + 1)
+]
+a_message = st.sampled_from([pair for pair in MESSAGES if installed.is_usual_message(*pair)])
+SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
 
 
-def frame_of(request: ProduceRequest, version: int, client_id: str | None = "client") -> bytes:
-    return b"".join(cast("list[Buffer]", encode_request(7, client_id, request, version)))[SIZE_BYTES:]
+def never(_message: type[Message], _version: int) -> NoReturn:
+    raise AssertionError("left to the generated function")
 
 
-def outcome(read: Any, *arguments: Any) -> tuple[object, str]:
+def outcome(function: Any, *arguments: Any) -> tuple[object, str]:
     try:
-        return read(*arguments), ""
-    except ProtocolError as error:
+        return function(*arguments), ""
+    except (ProtocolError, ValueError, TypeError, AttributeError) as error:
         return None, str(error)
 
 
+def parts_of(written: tuple[Any, str]) -> tuple[list[bytes], str]:
+    return [bytes(part) for part in written[0] or ()], written[1]
+
+
+def changed(body: bytes, changes: list[tuple[int, int]], cut: int) -> memoryview:
+    """Not quite what was written."""
+    data = bytearray(body)
+    for position, byte in changes:
+        if data:
+            data[position % len(data)] = byte
+    return memoryview(data)[: max(0, len(data) - cut)]
+
+
+WRONG = (None, 1 << 40, -(1 << 70), -1, 2.5, "text", "\ud800", b"x" * 15, bytearray(3), [None], (), "y" * 40_000)
+
+
 @both_ways
-@given(request=requests, version=st.sampled_from(VERSIONS), client_id=st.one_of(st.none(), names))
-def test_a_request_is_read_as_the_generated_reader_does(
-    module: ModuleType, request: ProduceRequest, version: int, client_id: str | None
+@settings(suppress_health_check=SLOW)
+@given(pair=a_message, data=st.data())
+def test_what_a_message_can_say_is_written_and_read_as_the_generated_functions_do(
+    module: ModuleType, pair: tuple[type[Message], int], data: st.DataObject
 ) -> None:
-    frame = memoryview(frame_of(request, version, client_id))
-    header = module.read_usual_header(frame)
-    assert header == read_request_header(frame)
-    generated = generate_reader(ProduceRequest, version)
-    fast = module.ProduceReader(version, generated)
-    assert fast(frame, header.body_position) == generated(frame, header.body_position)
+    message, version = pair
+    value = data.draw(structs(message, version))
+    parts = generate_writer(message, version)(value)
+    assert module.MessageWriter(message, version, generate_writer)(value) == parts
+    body = b"?" + joined(parts)
+    read = module.MessageReader(message, version, generate_reader)(memoryview(body), 1)
+    assert read == generate_reader(message, version)(body, 1)
+
+
+@both_ways
+@settings(suppress_health_check=SLOW)
+@given(
+    pair=a_message,
+    data=st.data(),
+    changes=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 255)), max_size=3),
+    cut=st.integers(0, 30),
+)
+def test_bytes_that_are_wrong_are_refused_alike(
+    module: ModuleType,
+    pair: tuple[type[Message], int],
+    data: st.DataObject,
+    changes: list[tuple[int, int]],
+    cut: int,
+) -> None:
+    message, version = pair
+    body = changed(joined(generate_writer(message, version)(data.draw(structs(message, version)))), changes, cut)
+    fast = module.MessageReader(message, version, generate_reader)
+    assert outcome(fast, body, 0) == outcome(generate_reader(message, version), body, 0)
+
+
+@both_ways
+@settings(suppress_health_check=SLOW)
+@given(
+    pair=a_message,
+    data=st.data(),
+    field=st.integers(0, 20),
+    wrong=st.sampled_from(WRONG),
+)
+def test_what_a_message_cannot_say_is_refused_alike(
+    module: ModuleType, pair: tuple[type[Message], int], data: st.DataObject, field: int, wrong: object
+) -> None:
+    message, version = pair
+    value = data.draw(structs(message, version))
+    if message.declared:
+        setattr(value, list(message.declared)[field % len(message.declared)], wrong)
+    fast = outcome(module.MessageWriter(message, version, generate_writer), value)
+    assert parts_of(fast) == parts_of(outcome(generate_writer(message, version), value))
+
+
+@both_ways
+@pytest.mark.parametrize(
+    ("message", "version"), [(each, version) for each, version in MESSAGES if version == each.versions.highest]
+)
+def test_what_is_usual_is_not_left_to_the_generated_functions(
+    module: ModuleType, message: type[Message], version: int
+) -> None:
+    if not module.is_usual_message(message, version):
+        pytest.skip("only the generated functions know it")
+    value = filled(message, version)
+    body = joined(module.MessageWriter(message, version, never)(value))
+    assert module.MessageReader(message, version, never)(body, 0) == (value, len(body))
+
+
+def test_nearly_all_messages_are_usual() -> None:
+    assert len([pair for pair in MESSAGES if not installed.is_usual_message(*pair)]) < 10
 
 
 @both_ways
 @given(
-    request=requests,
-    version=st.sampled_from(VERSIONS),
-    changes=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=3),
-    cut=st.integers(0, 60),
+    changes=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 255)), max_size=3),
+    cut=st.integers(0, 40),
+    client_id=st.sampled_from([None, "", "client", "ünïcode"]),
+    version=st.sampled_from([2, 4]),
 )
-def test_bytes_that_are_wrong_are_refused_alike(
-    module: ModuleType, request: ProduceRequest, version: int, changes: list[tuple[int, int]], cut: int
+def test_headers_are_read_and_refused_alike(
+    module: ModuleType, changes: list[tuple[int, int]], cut: int, client_id: str | None, version: int
 ) -> None:
-    changed = bytearray(frame_of(request, version))
-    for position, byte in changes:
-        changed[position % len(changed)] = byte
-    frame = memoryview(changed)[: max(0, len(changed) - cut)]
-    headers = outcome(module.read_usual_header, frame), outcome(read_request_header, frame)
-    assert headers[0] == headers[1]
-    if headers[0][0] is not None:
-        generated = generate_reader(ProduceRequest, version)
-        position = cast(Any, headers[0][0]).body_position
-        fast = module.ProduceReader(version, generated)
-        assert outcome(fast, frame, position) == outcome(generated, frame, position)
-
-
-@both_ways
-@given(response=responses, version=st.sampled_from(VERSIONS))
-def test_an_answer_is_written_as_the_generated_writer_does(
-    module: ModuleType, response: ProduceResponse, version: int
-) -> None:
-    generated = generate_writer(ProduceResponse, version)
-    fast = module.ProduceWriter(version, generated)
-    try:
-        expected = b"".join(cast("list[Buffer]", generated(response)))
-    except VersionTooLow:
-        with pytest.raises(VersionTooLow):
-            fast(response)
-    else:
-        assert b"".join(fast(response)) == expected
-
-
-@both_ways
-@pytest.mark.parametrize("version", VERSIONS)
-def test_what_is_usual_is_not_left_to_the_generated_functions(module: ModuleType, version: int) -> None:
-    def never(*_arguments: object) -> Any:
-        raise AssertionError("left to the generated function")
-
-    data = [PartitionProduceData(index=index, records=b"x" * 20_000) for index in range(2)]
-    topics = [TopicProduceData(name=f"topic-{number}", partition_data=data) for number in range(100)]
-    frame = memoryview(frame_of(ProduceRequest(acks=-1, timeout_ms=5, topic_data=topics), version))
-    request, _ = module.ProduceReader(version, never)(frame, read_request_header(frame).body_position)
-    assert len(request.topic_data) == 100
-    answer = PartitionProduceResponse(index=0, error_code=3, base_offset=-1)
-    answered = [TopicProduceResponse(name="topic", partition_responses=[answer] * 3)] * 100
-    assert len(module.ProduceWriter(version, never)(ProduceResponse(responses=answered))) == 1
+    request = HeartbeatRequest(group_id="group", generation_id=1, member_id="member")
+    written = b"".join(cast("list[Buffer]", encode_request(7, client_id, request, version)))[4:]
+    frame = changed(written, changes, cut)
+    assert outcome(module.read_usual_header, frame) == outcome(read_request_header, frame)
 
 
 @both_ways
 def test_records_stay_where_they_were_received(module: ModuleType) -> None:
     data = [PartitionProduceData(index=0, records=b"records")]
     request = ProduceRequest(acks=1, timeout_ms=5, topic_data=[TopicProduceData(name="topic", partition_data=data)])
-    frame = memoryview(bytearray(frame_of(request, 12)))
-    read, _ = module.ProduceReader(12, generate_reader(ProduceRequest, 12))(frame, read_request_header(frame)[4])
+    frame = memoryview(bytearray(joined(ProduceRequest.writers[12](request))))
+    read, _ = module.MessageReader(ProduceRequest, 12, never)(frame, 0)
     taken = read.topic_data[0].partition_data[0].records
     assert isinstance(taken, memoryview)
     assert not taken.readonly
     assert taken.obj is frame.obj
 
 
-def test_the_hints_of_a_new_leader_are_left_to_the_generated_writer() -> None:
-    endpoint = NodeEndpoint(node_id=1, host="localhost", port=9092)
-    response = ProduceResponse(responses=[], node_endpoints=[endpoint])
-    generated = generate_writer(ProduceResponse, 12)
-    assert installed.ProduceWriter(12, generated)(response) == generated(response)
+@both_ways
+@pytest.mark.parametrize("version", [4, 12, 17])
+def test_the_parts_of_a_frame_are_those_of_its_body_behind_its_head(module: ModuleType, version: int) -> None:
+    response = filled(FetchResponse, version)
+    head, *rest = module.MessageWriter(FetchResponse, version, never).frame(7, response)
+    parts: list[Any] = generate_writer(FetchResponse, version)(response)
+    first, *expected = parts
+    tags = b"\0" if version >= 12 else b""
+    size = 4 + len(tags) + total_bytes([first, *expected])
+    assert bytes(head) == size.to_bytes(4, "big") + (7).to_bytes(4, "big") + tags + first
+    assert rest == expected
+
+
+@both_ways
+def test_the_head_of_an_answer_to_api_versions_has_no_tags(module: ModuleType) -> None:
+    response = ApiVersionsResponse(error_code=0, api_keys=[])
+    (frame,) = module.MessageWriter(ApiVersionsResponse, 3, never).frame(7, response)
+    assert frame[8:] == joined(generate_writer(ApiVersionsResponse, 3)(response))
+
+
+@both_ways
+def test_what_does_not_fit_in_the_first_buffer_is_written(module: ModuleType) -> None:
+    answers = [PartitionProduceResponse(index=index, error_code=0, base_offset=5) for index in range(500)]
+    large = ProduceResponse(responses=[TopicProduceResponse(name="n" * 2_000, partition_responses=answers)] * 9)
+    writer = module.MessageWriter(ProduceResponse, 12, never)
+    for response in (large, ProduceResponse(responses=[]), large):
+        assert writer(response) == generate_writer(ProduceResponse, 12)(response)
+
+
+@both_ways
+@pytest.mark.parametrize("struct", [PartitionProduceResponse, OffsetCommitValue, ProduceResponse])
+def test_a_constructor_by_positions_makes_the_same(module: ModuleType, struct: type[Struct]) -> None:
+    make: Any = module.Constructor(struct).make
+    as_declared: Any = struct
+    for count in range(len(constructor_order(struct)) + 2):
+        values = [f"value {number}" for number in range(count)]
+        try:
+            expected = as_declared(*values)
+        except TypeError:
+            with pytest.raises(TypeError):
+                make(tuple(values))
+        else:
+            assert make(tuple(values)) == expected

@@ -12,6 +12,7 @@ from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.messages.produce import ProduceRequest
 from ottla.wire.protocol_error import ProtocolError
+from ottla.wire.reader import generate_reader
 from ottla.wire.versioned import decode_body
 
 # Wait 500 ms, 1 byte at least, no limit, isolation 0, session 0 epoch -1, no topics, none forgotten, rack "".
@@ -166,5 +167,5 @@ def test_records_do_not_reach_past_the_frame() -> None:
 
 
 def test_a_traceback_shows_the_generated_lines() -> None:
-    FetchResponse.readers[13](bytes.fromhex("00000000 0000 00000000 01 00"), 0)
+    generate_reader(FetchResponse, 13)(bytes.fromhex("00000000 0000 00000000 01 00"), 0)
     assert "def read(data, position):" in linecache.getline("<read FetchResponse v13>", 1)

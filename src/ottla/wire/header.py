@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ottla.wire.apis import API_VERSIONS, BY_KEY, Api
-from ottla.wire.parts import Buffer
+from ottla.wire.parts import BUFFERS, Buffer, Part
 from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.varint import read_uvarint, skip_tags
 
 _REQUEST = struct.Struct(">hhih")
 _CORRELATION_ID = struct.Struct(">i")
+JOINED_BYTES = 1 << 16  # what is longer is not copied for the sake of a header
+_pack_head, _HEAD_BYTES = struct.Struct(">ii").pack, 4  # the size does not count itself
+_pack_tagged_head, _TAGGED_HEAD_BYTES = struct.Struct(">iix").pack, 5
 
 
 class RequestHeader(NamedTuple):
@@ -80,6 +83,23 @@ def response_body_position(frame: Buffer, api: Api, version: int) -> int:
 def has_tagged_response_header(api: Api, version: int) -> bool:
     # Whoever asks for ApiVersions cannot know yet which versions the other side has.
     return version >= api.flexible and api is not API_VERSIONS
+
+
+def framed(correlation_id: int, is_tagged: bool, parts: list[Any]) -> list[Part]:
+    """The parts of an answer's body with its size and header in front."""
+    if is_tagged:
+        head = _pack_tagged_head(total_bytes(parts) + _TAGGED_HEAD_BYTES, correlation_id)
+    else:
+        head = _pack_head(total_bytes(parts) + _HEAD_BYTES, correlation_id)
+    if len(parts[0]) > JOINED_BYTES:
+        return [head, *parts]
+    parts[0] = head + parts[0]
+    return parts
+
+
+def total_bytes(parts: list[Any]) -> int:
+    # A loop of its own, for answers with hundreds of parts: a call a part would cost as much as the rest.
+    return sum([len(part) if isinstance(part, BUFFERS) else part.size_bytes for part in parts])
 
 
 def _skip_tag_section(frame: Buffer, position: int) -> int:

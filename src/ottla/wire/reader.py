@@ -11,7 +11,6 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import NoReturn, cast
 
-from ottla.wire.apis import PRODUCE
 from ottla.wire.layout import Array, Field, Nested, carries_records, layout_of, least_size_bytes
 from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.schema import Message, Reader, Request, StepReader, Struct, constructor_order
@@ -29,14 +28,12 @@ def generate_reader(message: type[Message], version: int) -> Reader:
 
 
 def compile_reader(message: type[Message], version: int) -> Reader:
-    """A generated one, behind the fast path if the message has that."""
-    reader = generate_reader(message, version)
-    if issubclass(message, Request) and message.api is PRODUCE:
-        from ottla.wire import fast_path
+    """The fast path, which generates one where that is needed; or a generated one where there is no fast path."""
+    from ottla.wire import fast_path
 
-        if fast_path.COMPILED:
-            return fast_path.ProduceReader(version, reader)
-    return reader
+    if fast_path.COMPILED and fast_path.is_usual_message(message, version):
+        return fast_path.MessageReader(message, version, generate_reader)
+    return generate_reader(message, version)
 
 
 def compile_step_reader(message: type[Message], version: int) -> StepReader:

@@ -12,10 +12,9 @@ import struct
 from collections.abc import Callable
 from typing import NoReturn, cast
 
-from ottla.wire.apis import PRODUCE
 from ottla.wire.layout import Array, Field, Layout, Nested, carries_records, carries_repeats, layout_of
 from ottla.wire.parts import BUFFERS
-from ottla.wire.schema import Message, Response, StepWriter, Struct, Writer
+from ottla.wire.schema import Message, StepWriter, Struct, Writer
 from ottla.wire.source import Source
 from ottla.wire.types import LONGEST_STRING_BYTES, Blob, Fixed, Kind, RecordsBlob, Text
 from ottla.wire.varint import ONE_BYTE, uvarint
@@ -33,14 +32,12 @@ def generate_writer(message: type[Message], version: int) -> Writer:
 
 
 def compile_writer(message: type[Message], version: int) -> Writer:
-    """A generated one, behind the fast path if the message has that."""
-    writer = generate_writer(message, version)
-    if issubclass(message, Response) and message.api is PRODUCE:
-        from ottla.wire import fast_path
+    """The fast path, which generates one where that is needed; or a generated one where there is no fast path."""
+    from ottla.wire import fast_path
 
-        if fast_path.COMPILED:
-            return fast_path.ProduceWriter(version, writer)
-    return writer
+    if fast_path.COMPILED and fast_path.is_usual_message(message, version):
+        return fast_path.MessageWriter(message, version, generate_writer)
+    return generate_writer(message, version)
 
 
 def compile_step_writer(message: type[Message], version: int) -> StepWriter:
