@@ -30,7 +30,6 @@ DICTIONARY_LOOKUPS = {
     "client/errors.py": "errors are copied and pickled with all they carry, whatever their constructors take",
 }
 CALLBACKS_SET_FROM_AFAR = {
-    "broker/handlers/produce.py": "a request that goes on in slices is told when its frame is reused",
     "testing/simulated_system.py": "a simulated worker stands still for as long as the simulation says",
     "testing/simulation/network.py": "a simulated connection finds its listener when it gets there",
     "testing/simulation/store.py": "a simulated worker stands still while its machine is cut off",

@@ -13,8 +13,9 @@ from ottla.broker.access.authorizer import ANONYMOUS, Operation, Permission, Pri
 from ottla.broker.api_table import BY_KEY, ROUTES
 from ottla.broker.dispatch import STEPS_FROM_BYTES, Dispatch
 from ottla.broker.network.acquaintance import Acquaintance
-from ottla.broker.network.connection import Connection, Slot
+from ottla.broker.network.connection import Connection
 from ottla.broker.network.listeners import Endpoint
+from ottla.broker.network.slot import Slot
 from ottla.wire.apis import Api
 from ottla.wire.frames import encode_request
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState

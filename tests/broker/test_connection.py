@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.broker.loop.loop import Loop
-from ottla.broker.network.connection import READ_BYTES, Connection, Limits, Slot
+from ottla.broker.network.connection import READ_BYTES, Connection, Limits
 from ottla.broker.network.receive_buffers import MOST_LENT_BYTES, RECEIVE_BYTES, ReceiveBuffers
+from ottla.broker.network.slot import Slot
 from ottla.broker.network.unsent_memory import UnsentMemory
 
 

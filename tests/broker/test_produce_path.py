@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from ottla.broker.dispatch import Dispatch
 from ottla.broker.network.acquaintance import Acquaintance
-from ottla.broker.network.connection import Connection, Slot
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.slot import Slot
 from ottla.broker.quotas.quotas import PRODUCER_BYTE_RATE, client_entity
 from ottla.log.files import DiskFile
 from ottla.records.build import build_batch

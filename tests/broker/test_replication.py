@@ -175,8 +175,8 @@ class World:
     def produce(self, index: int, *values: bytes, acks: int = ALL) -> list[LogError | None]:
         told: list[LogError | None] = []
         leader = self.leaders[index]
-        appended, _ = leader.writer.produce(build_batch(list(values), timestamp=1), 12, 1, acks)
-        leader.when_committed(appended.last_offset + 1, told.append)
+        placed = leader.writer.produce(build_batch(list(values), timestamp=1), 12, 1, acks)
+        leader.when_committed(placed[1], told.append)
         return told
 
     def sync(self, *partitions: Partition) -> None:

@@ -56,8 +56,8 @@ def make(
 
 def produce(partition: Partition, count: int = 1, size_bytes: int = 5) -> int:
     batch = build_batch([b"v" * size_bytes] * count, timestamp=0)
-    appended, _ = partition.writer.produce(batch, version=12, now_ms=0)
-    return appended.last_offset + 1
+    placed = partition.writer.produce(batch, version=12, now_ms=0)
+    return placed[1]
 
 
 def turn(loop: Loop) -> None:

@@ -11,8 +11,7 @@ import pytest
 from ottla.broker.loop.slices import run_to_end
 from ottla.coordinator.transactions.machine import TransactionMachine
 from ottla.log.errors import StorageFailed
-from ottla.replica.partition import Partition
-from ottla.replica.writer import PartitionWriter
+from ottla.log.log import Log
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -316,16 +315,17 @@ def test_markers_from_elsewhere_end_what_is_open(broker: SimulatedBroker) -> Non
 # Trouble
 
 
-def failing(monkeypatch: pytest.MonkeyPatch, is_failing: Callable[[Partition], bool]) -> None:
-    """Let appends that brokers make themselves find the disk full."""
-    append = PartitionWriter.append
+def failing(monkeypatch: pytest.MonkeyPatch, is_failing: Callable[[str, int], bool]) -> None:
+    """Let appends that brokers make themselves find the disk full, in some partitions."""
+    append = Log.append
 
-    def maybe(self: PartitionWriter, *arguments: Any, **options: Any) -> Any:
-        if is_failing(self._partition):
+    def maybe(self: Log, *arguments: Any, **options: Any) -> Any:
+        topic, _, index = Path(self.folder).name.rpartition("-")
+        if is_failing(topic, int(index)):
             raise StorageFailed("no space left on device")
         return append(self, *arguments, **options)
 
-    monkeypatch.setattr(PartitionWriter, "append", maybe)
+    monkeypatch.setattr(Log, "append", maybe)
 
 
 def test_markers_wait_for_room_on_the_disk(broker: SimulatedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -334,7 +334,7 @@ def test_markers_wait_for_room_on_the_disk(broker: SimulatedBroker, monkeypatch:
     append_in(client, 0, 0, b"a")
     append_in(client, 1, 0, b"b")
     is_full = True
-    failing(monkeypatch, lambda partition: is_full and (partition.topic, partition.index) == (TOPIC, 1))
+    failing(monkeypatch, lambda topic, index: is_full and (topic, index) == (TOPIC, 1))
     assert client.end(is_commit=True) == 0
     broker.advance(30)
     assert client.state() == "PrepareCommit"
@@ -362,7 +362,7 @@ def test_a_write_asks_now_and_then_whether_the_transaction_before_is_over(
     client = TransactionalClient(broker)
     client.init()
     append_in(client, 0, 0, b"a")
-    failing(monkeypatch, lambda partition: partition.topic == TOPIC)
+    failing(monkeypatch, lambda topic, _index: topic == TOPIC)
     assert client.end(is_commit=True) == 0
     add_partitions = TransactionMachine.add_partitions
     asked_at = []
@@ -384,7 +384,7 @@ def test_a_coordinator_that_cannot_write_says_so_and_goes_on_later(
     client.init()
     append_in(client, 0, 0, b"a")
     is_full = True
-    failing(monkeypatch, lambda partition: is_full and partition.topic == "__transaction_state")
+    failing(monkeypatch, lambda topic, _index: is_full and topic == "__transaction_state")
     answer = client.connection.ask(client.end_request(is_commit=True), 5)
     assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert client.write(1, 0, b"b") in (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
@@ -402,9 +402,9 @@ def test_a_full_disk_does_not_fill_with_markers(broker: SimulatedBroker, monkeyp
     append_in(client, 0, 0, b"a")
     writes = 0
 
-    def is_failing(partition: Partition) -> bool:
+    def is_failing(topic: str, _index: int) -> bool:
         nonlocal writes
-        if partition.topic != "__transaction_state":
+        if topic != "__transaction_state":
             return False
         writes += 1
         return writes > 1  # all but what decides
@@ -428,7 +428,7 @@ def test_markers_that_a_coordinator_left_behind_do_not_end_the_next_transaction(
     client.init()
     append_in(client, 0, 0, b"a")
     full: set[str] = {TOPIC}
-    failing(monkeypatch, lambda partition: partition.topic in full)
+    failing(monkeypatch, lambda topic, _index: topic in full)
     monkeypatch.setattr("ottla.broker.coordinators.markers.RETRY_SECONDS", 10)
     assert client.end(is_commit=True) == 0
     full.add("__transaction_state")

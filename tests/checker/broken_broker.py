@@ -82,23 +82,31 @@ def forget_offsets() -> None:
 
 def write_twice() -> None:
     """Some answers are lost, and what is sent again is written again."""
-    from ottla.broker.dispatch import Context
+    from ottla.broker.broker import Broker
     from ottla.log.producers import Producers
+    from ottla.testing.faults import Faults, FaultyDispatch
     from ottla.wire import apis
+    from ottla.wire.header import read_request_header
 
-    reply = Context.reply
-    count = 0
+    class LosesAnswers(FaultyDispatch):
+        def __init__(self, broker: Broker) -> None:
+            super().__init__(broker, Faults())
+            self._count = 0
 
-    def reply_mostly(context: Context, response: Any) -> None:
-        nonlocal count
-        if context.header.api is apis.PRODUCE:
-            count += 1
-            if count % LOST_ANSWERS == 0:
-                context.connection.close("an answer is lost on purpose")
-                return
-        reply(context, response)
+        def handle(self, connection: Any, frame: memoryview) -> None:
+            self._count += read_request_header(frame).api is apis.PRODUCE
+            if self._count == LOST_ANSWERS:
+                self._count = 0
+                self.lose_answer(connection, frame)
+            else:
+                super().handle(connection, frame)
 
-    setattr(Context, "reply", reply_mostly)  # noqa: B010
+    make: Callable[..., None] = Broker.__init__
+
+    def make_lossy(broker: Broker, *arguments: Any, **options: Any) -> None:
+        make(broker, *arguments, **options, make_dispatch=LosesAnswers)
+
+    setattr(Broker, "__init__", make_lossy)  # noqa: B010
     setattr(Producers, "find_duplicate", lambda _producers, _header: None)  # noqa: B010
     setattr(Producers, "check", lambda *_arguments, **_options: None)  # noqa: B010
 

@@ -83,11 +83,11 @@ def test_a_batch_that_comes_late_is_refused_unless_it_was_appended_before(broker
         def produce(broker: Broker, sequence: int) -> int:
             partition = broker.topics.by_name[TOPIC].replicas[0]
             try:
-                appended, _ = partition.writer.produce(batch(sequence), 9, 2_000)
+                placed = partition.writer.produce(batch(sequence), 9, 2_000)
             except MisplacedKeys as refusal:
                 earlier = partition.writer.earlier(refusal.header)
-                return -1 if earlier is None else earlier[0].base_offset
-            return appended.base_offset
+                return -1 if earlier is None else earlier[0]
+            return placed[0]
 
         assert broker.call(lambda broker: produce(broker, 0)) == 0
         grow(admin, 2)

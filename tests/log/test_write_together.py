@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from ottla.log.errors import StaleLeaderEpoch, StorageFailed
 from ottla.log.log import Log
-from ottla.records.batch import read_header
 from ottla.records.build import build_batch
 from ottla.testing.files import Effect, SimulatedFiles
 from tests.log.expected import check_segments
@@ -22,7 +21,7 @@ def build(values: list[bytes], timestamp: int) -> bytearray:
 
 
 def write(log: Log, batches: list[bytearray], epoch: int = 0) -> int:
-    return log.write(bytearray().join(batches), [read_header(batch) for batch in batches], epoch, 0)
+    return log.write(bytearray().join(batches), (), epoch, 0)
 
 
 def whole(log: Log) -> list[bytes]:

@@ -86,22 +86,37 @@ def test_what_looks_plain_is_taken_unchanged(
         assert bytes(glanced[0]) == bytes(batch)
 
 
-@given(batches())
-@example(bytearray())
-@example(bytearray(61))
-def test_both_codecs_see_the_same(batch: bytearray) -> None:
+@given(batches(), st.booleans())
+@example(bytearray(), False)
+@example(bytearray(61), False)
+def test_both_codecs_see_the_same(batch: bytearray, has_transactional_id: bool) -> None:
     if COMPILED is not None:
-        bounds = NOW_MS - 10, NOW_MS + 10
         for needs_keys in (False, True):
-            assert COMPILED.scan_plain(batch, *bounds, needs_keys) == PLAIN.scan_plain(batch, *bounds, needs_keys)
+            counts = [
+                codec.PlainCheck(1_000, 10, 10, needs_keys).count(bytearray(batch), NOW_MS, has_transactional_id)
+                for codec in (COMPILED, PLAIN)
+            ]
+            assert counts[0] == counts[1]
 
 
 @both_ways
 def test_a_plain_batch_is_seen_through(codec: ModuleType) -> None:
     batch = build_batch([b"a", b"b"], keys=[b"k", None], timestamp=0, timestamps=[7, 5])
-    assert codec.scan_plain(batch, 5, 7, False) == tuple(at.read_header(batch))
-    for bounds in ((6, 7, False), (5, 6, False), (5, 7, True)):  # too old, too new, and a record without a key
-        assert codec.scan_plain(batch, *bounds) is None
+    assert codec.PlainCheck(1_000, 1, 1, False).count(batch, 6, False) == 2
+    for asked in ((1_000, 0, 1, False), (1_000, 1, 0, False), (1_000, 1, 1, True), (70, 1, 1, False)):
+        assert codec.PlainCheck(*asked).count(batch, 6, False) == 0  # too old, too new, without a key, too large
+    numbered = build_batch([b"a", b"b"], timestamp=6, producer_id=1, producer_epoch=0, base_sequence=0)
+    assert codec.PlainCheck(1_000, 1, 1, False).count(numbered, 6, False) == -2
+
+
+@both_ways
+def test_entries_of_indexes_are_found_in_batches(codec: ModuleType) -> None:
+    batches = [build_batch([b"a" * 40], timestamp=time) for time in (7, 9, 8, 10)]
+    size = len(batches[0])
+    together = bytearray().join(batches)
+    codec.stamp_batches(together, 50, 3)
+    found = codec.index_batches(together, 1_000, 5, size, 6, 49)
+    assert found == (size, 10, 53, [(51, 1_000 + size, 9, 51), (53, 1_000 + 3 * size, 10, 53)])
 
 
 @both_ways

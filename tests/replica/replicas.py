@@ -243,13 +243,11 @@ class Replicas:
         self.produced += 1
         value = b"%d" % self.produced
         try:
-            appended, _ = partition.writer.produce(build_batch([value], timestamp=self.now_ms), 12, self.now_ms, acks)
+            placed = partition.writer.produce(build_batch([value], timestamp=self.now_ms), 12, self.now_ms, acks)
         except LogError:
             return
         if acks == ALL:
-            partition.wait(
-                appended.last_offset + 1, ALL, Acknowledged(self), (appended.base_offset, partition.leader_epoch, value)
-            )
+            partition.wait(placed[1], ALL, Acknowledged(self), (placed[0], partition.leader_epoch, value))
 
     def ask(self, node: Node) -> None:
         partition, follower = node.partition, node.follower

@@ -62,8 +62,8 @@ def apply(
 
 
 def produce(partition: Partition, told: Told, token: str, acks: int = ALL, due: float = 1.0) -> None:
-    appended, _ = partition.writer.produce(build_batch([b"v"], timestamp=0), version=12, now_ms=0, acks=acks)
-    partition.wait(appended.last_offset + 1, acks, told, token, due)
+    placed = partition.writer.produce(build_batch([b"v"], timestamp=0), version=12, now_ms=0, acks=acks)
+    partition.wait(placed[1], acks, told, token, due)
 
 
 def test_a_new_partition_neither_leads_nor_follows() -> None:

@@ -109,6 +109,7 @@ class Broker:
             roles=self.roles,
             propose=self.replication.propose,
             is_cut_off_from=self._is_cut_off_from,
+            clock_ms=lambda: self.clock_ms(),
         )
         self.roles.watch(self._role_changed)
         self._shares_store = open_store is not None  # or it lies with the data, and is as old as that

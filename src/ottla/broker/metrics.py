@@ -5,7 +5,7 @@ Counting costs an addition; everything that can be looked up is looked up when s
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 class Metrics:
     def __init__(self) -> None:
-        self.requests: Counter[str] = Counter()  # by API
+        self.requests: defaultdict[str, int] = defaultdict(int)  # by API; a Counter takes four times as long
         self.received_bytes = 0
         self.produced_bytes = 0
         self.fetched_bytes = 0

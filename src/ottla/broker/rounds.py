@@ -35,11 +35,15 @@ class Rounds:
         roles: Roles | None = None,
         propose: Propose = lambda _partition, _in_sync: None,
         is_cut_off_from: Callable[[Collection[int]], bool] = lambda _replicas: False,
+        clock_ms: Callable[[], int] | None = None,
     ) -> None:
         """`propose`: has the controller decide on an in-sync set. `is_cut_off_from`: as a partition asks it."""
         self.waits_for_disk = waits_for_disk
         self.touched: list[Partition] = []  # in this round
+        self.now_ms = 0  # the time of this round, if somebody has asked for it
+        self._is_ending = False
         self._loop = loop
+        self._clock_ms = clock_ms or loop.system.clock_ms
         self._unsynced: dict[Partition, None] = {}  # to be synced in the next round of syncs
         self._syncing: SyncRound | None = None
         self._timed: set[Partition] = set()  # to be synced when their flush.ms is over
@@ -50,9 +54,20 @@ class Rounds:
         self.is_cut_off_from = is_cut_off_from
 
     def touch(self, partition: Partition) -> None:
-        if not self.touched:
-            self._loop.call_last(self.end)
+        if not self._is_ending:
+            self._end_soon()
         self.touched.append(partition)
+
+    def look_at_clock(self) -> int:
+        """The time of this round: what is appended in it was appended at one time."""
+        if not self._is_ending:
+            self._end_soon()
+        self.now_ms = self._clock_ms()
+        return self.now_ms
+
+    def _end_soon(self) -> None:
+        self._is_ending = True
+        self._loop.call_last(self.end)
 
     def write(self) -> None:
         """Write what was gathered so far: a request that is no produce request sees all that came before it."""
@@ -61,6 +76,7 @@ class Rounds:
 
     def end(self) -> None:
         touched, self.touched = self.touched, []
+        self._is_ending, self.now_ms = False, 0
         for partition in touched:
             try:
                 partition.end_round()

@@ -54,6 +54,13 @@ class Appended(NamedTuple):
     duplicate: bool = False
 
 
+class NumberedBatch(NamedTuple):
+    """A batch with a producer, and so a sequence number, among others that are written together."""
+
+    offset: int  # from that of the first
+    header: BatchHeader
+
+
 def has_producer(header: BatchHeader) -> bool:
     """Whether a batch has a producer id, and so a sequence number."""
     return header.producer_id >= 0 and header.producer_epoch >= 0
@@ -166,7 +173,8 @@ class Log:
             known = self.admit(header, origin, new_epoch_starts_at_zero=new_epoch_starts_at_zero)
             if known is not None:
                 return known
-        base_offset = self.write(batch, [header], leader_epoch, now_ms, marker)
+        numbered = (NumberedBatch(0, header),) if has_producer(header) else ()
+        base_offset = self.write(batch, numbered, leader_epoch, now_ms, marker)
         return Appended(base_offset, base_offset + header.last_offset_delta, header.max_timestamp)
 
     def admit(
@@ -186,15 +194,15 @@ class Log:
     def write(
         self,
         batches: bytearray | memoryview,
-        headers: Sequence[BatchHeader],
+        numbered: Sequence[NumberedBatch],
         leader_epoch: int,
         now_ms: int,
         marker: ControlMarker | None = None,
     ) -> int:
         """Write batches that were admitted, all with one write, and stamp them in place; the offset of the first.
 
-        Two of them must not be of one producer, for the second is checked against the first. When it raises, none of
-        them was written. A marker comes alone.
+        `numbered`: those of them that have a producer. Two must not be of one, for the second is checked against the
+        first. When it raises, none of the batches was written. A marker comes alone.
         """
         if self.failure is not None:
             raise self.refusal
@@ -204,34 +212,27 @@ class Log:
         try:
             if leader_epoch != self.epochs.latest:
                 self._begin_epoch(leader_epoch)
-            next_offset, newest, has_producers = stamp_batches(batches, base_offset, leader_epoch)
+            next_offset, newest, _ = stamp_batches(batches, base_offset, leader_epoch)
             position = self.write_bytes(batches, next_offset - 1, newest, now_ms)
         except StorageFailed:
             if marker is None:
-                self._note_unwritten(headers)
+                for batch in numbered:
+                    self.producers.note_unwritten(batch.header)
             raise
-        self.segments.active.note_batches(position, base_offset, headers)
+        self.segments.active.note_batches(position, batches)
         self.end_offset = next_offset
-        if has_producers:
-            offset = base_offset
-            for header in headers:
-                if has_producer(header):
-                    self.note_producer(header, offset, marker)
-                offset += header.last_offset_delta + 1
+        for batch in numbered:
+            self.note_producer(batch.header, base_offset + batch.offset, marker)
         return base_offset
 
-    def prepare(self, header: BatchHeader) -> None:
-        """Make what the first record needs, before that batch is written."""
+    def prepare(self, header: BatchHeader | None) -> None:
+        """Make what the first record needs, before that batch is written. `header`: if it has a producer."""
         try:
             self._make_folder()
         except StorageFailed:
-            self._note_unwritten((header,))
-            raise
-
-    def _note_unwritten(self, headers: Sequence[BatchHeader]) -> None:
-        for header in headers:
-            if has_producer(header):
+            if header is not None and has_producer(header):
                 self.producers.note_unwritten(header)
+            raise
 
     append_replicated = append_replicated
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import errno
 import struct
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 
 from ottla.log.aborted import AbortedIndex
 from ottla.log.errors import FULL, CorruptLog
 from ottla.log.files import Buffer, File, FileRange, Files, remove_all
 from ottla.log.index import OffsetIndex, TimeIndex
-from ottla.records.batch import HEADER, HEADER_SIZE, LEAST_LENGTH, NO_TIMESTAMP, PREFIX_SIZE, BatchHeader
+from ottla.records.batch import HEADER, HEADER_SIZE, LEAST_LENGTH, NO_TIMESTAMP, PREFIX_SIZE, BatchHeader, read_header
+from ottla.records.codec import index_batches
 
 LOG = ".log"
 INDEX = ".index"
@@ -170,28 +171,31 @@ class Segment:
         if self._first_timestamp is None and position == 0:
             self._first_timestamp = max_timestamp
         if self._unindexed_bytes > self.index_interval_bytes:
-            self.offset_index.append(last_offset, position)
-            if self.max_timestamp >= 0:
-                self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+            self._add_entry(last_offset, position, self.max_timestamp, self.max_timestamp_offset)
             self._unindexed_bytes = 0
-            self.index_size_bytes = max(self.offset_index.size_bytes + 8, self.time_index.size_bytes + 24)
         self._unindexed_bytes += size_bytes
 
-    def note_batches(self, position: int, base_offset: int, headers: Sequence[BatchHeader]) -> None:
-        """The same for batches that were written one behind the other."""
-        first = headers[0]
-        size_bytes = first.length + PREFIX_SIZE
-        self.note_batch(position, size_bytes, base_offset + first.last_offset_delta, first.max_timestamp)
-        newest = self.max_timestamp
-        for header in headers[1:]:
-            position += size_bytes
-            base_offset += first.last_offset_delta + 1
-            first, size_bytes = header, header.length + PREFIX_SIZE
-            if self._unindexed_bytes > self.index_interval_bytes or header.max_timestamp > newest:
-                self.note_batch(position, size_bytes, base_offset + header.last_offset_delta, header.max_timestamp)
-                newest = self.max_timestamp
-            else:
-                self._unindexed_bytes += size_bytes
+    def note_batches(self, position: int, batches: Buffer) -> None:
+        """The same for batches that were written there, one behind the other."""
+        if position == 0:
+            self._first_timestamp = read_header(batches).max_timestamp
+        unindexed_bytes, self.max_timestamp, self.max_timestamp_offset, entries = index_batches(
+            batches,
+            position,
+            self._unindexed_bytes,
+            self.index_interval_bytes,
+            self.max_timestamp,
+            self.max_timestamp_offset,
+        )
+        self._unindexed_bytes = unindexed_bytes
+        for last_offset, entry_position, max_timestamp, max_timestamp_offset in entries:
+            self._add_entry(last_offset, entry_position, max_timestamp, max_timestamp_offset)
+
+    def _add_entry(self, last_offset: int, position: int, max_timestamp: int, max_timestamp_offset: int) -> None:
+        self.offset_index.append(last_offset, position)
+        if max_timestamp >= 0:
+            self.time_index.append(max_timestamp, max_timestamp_offset)
+        self.index_size_bytes = max(self.offset_index.size_bytes + 8, self.time_index.size_bytes + 24)
 
     def write_indexes(self) -> None:
         """Bring the indexes into their files, with the largest timestamp as the last entry."""

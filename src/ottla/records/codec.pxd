@@ -31,6 +31,9 @@ cdef struct Cell:
 cdef Py_ssize_t BAD_SIZE, BAD_TIMESTAMP, BAD_OFFSET, BAD_KEY, BAD_VALUE, BAD_HEADERS, NOT_FILLED
 cdef Py_ssize_t LEAST_RECORD_BYTES, MOST_RECORD_BYTES, MOST_SIZE_BYTES, MOST_COLUMN_BYTES
 cdef bytes NO_HEADERS
+cdef int ATTRIBUTES_AT, BASE_SEQUENCE_AT, BASE_TIMESTAMP_AT, COUNT_AT, CRC_AT, HEADER_SIZE, LAST_OFFSET_DELTA_AT
+cdef int LENGTH_AT, MAGIC, MAGIC_AT, MAX_TIMESTAMP_AT, PREFIX_SIZE, PRODUCER_ID_AT, TRANSACTIONAL
+cdef int64_t MOST_USUAL, MOST_TIME, LEAST_TIME
 
 
 cdef inline (int64_t, Py_ssize_t) read_varint(octets_t data, Py_ssize_t position, Py_ssize_t end) noexcept:
@@ -94,6 +97,36 @@ cdef inline void put_offset_and_epoch(memoryview view, Py_ssize_t position, int6
         out[7 - index] = <uint8_t> (<uint64_t> offset >> (8 * index))
     for index in range(4):
         out[15 - index] = <uint8_t> (<uint64_t> epoch >> (8 * index))
+
+# The processor's own CRC-32C for small batches: a call of the package, which is faster for large ones, costs more.
+cdef extern from *:
+    """
+    #if defined(__GNUC__) && defined(__x86_64__)
+    __attribute__((target("sse4.2")))
+    static int64_t ottla_crc32c(const uint8_t *data, Py_ssize_t size) {
+        uint64_t crc = 0xFFFFFFFFu;
+        uint64_t word;
+        if (!__builtin_cpu_supports("sse4.2")) return -1;
+        for (; size >= 8; size -= 8, data += 8) {
+            memcpy(&word, data, 8);
+            crc = __builtin_ia32_crc32di(crc, word);
+        }
+        for (; size > 0; size--, data++) crc = __builtin_ia32_crc32qi((uint32_t) crc, *data);
+        return (int64_t) (~crc & 0xFFFFFFFFu);
+    }
+    #else
+    static int64_t ottla_crc32c(const uint8_t *data, Py_ssize_t size) { return -1; }
+    #endif
+    """
+    int64_t ottla_crc32c(const uint8_t* data, Py_ssize_t size) noexcept
+
+# -1 where it is not there, or slower.
+cdef inline int64_t processor_crc(memoryview view, Py_ssize_t start) noexcept:
+    cdef Py_ssize_t size = PyMemoryView_GET_BUFFER(view).len - start
+    return ottla_crc32c(<octets_t> PyMemoryView_GET_BUFFER(view).buf + start, size) if size <= 4096 else -1
+
+cdef inline memoryview view_of(object data):
+    return data if type(data) is memoryview else memoryview(data)
 
 cdef inline octets_t octets(memoryview view) except? NULL:
     if not PyBuffer_IsContiguous(PyMemoryView_GET_BUFFER(view), b"C"):
@@ -176,14 +209,27 @@ cpdef object scan_records(object area, Py_ssize_t count, Py_ssize_t first=*)
                size=int64_t, body=Py_ssize_t)
 cpdef tuple whole_records(object area, Py_ssize_t most)
 
-@cython.locals(view=memoryview, data=octets_t, end=Py_ssize_t, position=Py_ssize_t, _=int64_t, count=int64_t,
-               last_offset_delta=int64_t, base_timestamp=int64_t, max_timestamp=int64_t, producer_id=int64_t,
-               base_sequence=int64_t, fields=Fields, least=int64_t, most=int64_t, has_null_key=bint)
-cpdef tuple scan_plain(object batch, int64_t first_time, int64_t last_time, bint needs_keys)
+@cython.final
+cdef class PlainCheck:
+    cdef int64_t max_message_bytes, before_max_ms, after_max_ms
+    cdef bint needs_keys
+
+    @cython.locals(view=memoryview, data=octets_t, end=Py_ssize_t, last_time=int64_t, count=int64_t, attributes=int64_t,
+                   crc=int64_t, has_producer=bint)
+    cpdef int64_t count(self, object batch, int64_t now_ms, bint has_transactional_id) except? -1
+
+@cython.locals(position=Py_ssize_t, _=int64_t, count=int64_t, base_timestamp=int64_t, max_timestamp=int64_t,
+               fields=Fields, least=int64_t, most=int64_t, has_null_key=bint)
+cdef int64_t count_plain(octets_t data, Py_ssize_t end, int64_t first_time, int64_t last_time, bint needs_keys) noexcept
 
 @cython.locals(view=memoryview, data=octets_t, end=Py_ssize_t, position=Py_ssize_t, size=int64_t, next_offset=int64_t,
                newest=int64_t, has_producers=bint)
 cpdef tuple stamp_batches(object batches, int64_t base_offset, int64_t leader_epoch)
+
+@cython.locals(view=memoryview, data=octets_t, end=Py_ssize_t, at=Py_ssize_t, last_offset=int64_t, timestamp=int64_t,
+               size=int64_t, entries=list)
+cpdef tuple index_batches(object batches, int64_t position, int64_t unindexed_bytes, int64_t interval_bytes,
+                          int64_t max_timestamp, int64_t max_timestamp_offset)
 
 @cython.locals(view=memoryview, data=octets_t, end=Py_ssize_t, position=Py_ssize_t, index=Py_ssize_t,
                fields=Fields, entries=list)

@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
+from ottla.records import checksum
 from ottla.records.batch import (
     ATTRIBUTES_AT,
     BASE_SEQUENCE_AT,
@@ -19,14 +20,13 @@ from ottla.records.batch import (
     CRC_AT,
     HEADER_SIZE,
     LAST_OFFSET_DELTA_AT,
-    LEADER_EPOCH_AT,
     LENGTH_AT,
     MAGIC,
     MAGIC_AT,
     MAX_TIMESTAMP_AT,
     PREFIX_SIZE,
-    PRODUCER_EPOCH_AT,
     PRODUCER_ID_AT,
+    TRANSACTIONAL,
     Buffer,
     CorruptBatch,
 )
@@ -50,12 +50,14 @@ if not cython.compiled:
         int64,
         int64s,
         octets,
+        processor_crc,
         put_offset_and_epoch,
         read_offset,
         read_varint,
         read_varlong,
         resize,
         resize_numbers,
+        view_of,
         wrapping_add,
         wrapping_subtract,
         writable,
@@ -75,6 +77,7 @@ MOST_SIZE_BYTES = 5  # of the varint in front of a record
 MOST_COLUMN_BYTES = 0x7FFFFFFF  # Arrow's offsets are 32 bits wide
 LEAST_INT64 = -0x8000000000000000
 MOST_INT64 = 0x7FFFFFFFFFFFFFFF
+LEAST_TIME, MOST_TIME = LEAST_INT64, MOST_INT64
 MOST_USUAL = 0x3FFFFFFFFFFFFFFF  # of timestamps: sums and differences of two are within 64 bits
 
 # What can be wrong with a record. The reader returns these in place of the next position.
@@ -338,60 +341,70 @@ def whole_records(area: Buffer, most: int) -> tuple[int, int, int]:
     return most, position, 0
 
 
-def scan_plain(batch: Buffer, first_time: int, last_time: int, needs_keys: bool) -> tuple[int, ...] | None:
-    """A whole batch at a glance: the fields of its header, if it is as usual and its records are of the times allowed.
+class PlainCheck:
+    """The usual batch at a glance: one that is not compressed and may be appended as it is.
 
-    None where something about it is not as usual, or wrong. The checksum and the attributes are left to the caller.
+    It says yes only where all the checks of `ottla.records.validate` would, and costs a fifth of them.
     """
-    view = memoryview(batch)
-    data = octets(view)
-    end = view.nbytes
-    if end < HEADER_SIZE or big_endian(data, LENGTH_AT, 4) + PREFIX_SIZE != end or data[MAGIC_AT] != MAGIC:
-        return None
+
+    def __init__(self, max_message_bytes: int, before_max_ms: int, after_max_ms: int, needs_keys: bool) -> None:
+        self.max_message_bytes = max_message_bytes
+        self.before_max_ms = before_max_ms
+        self.after_max_ms = after_max_ms
+        self.needs_keys = needs_keys
+
+    def count(self, batch: Buffer, now_ms: int, has_transactional_id: bool) -> int:
+        """How many records it has, negative where it has a producer; 0 where something is not as usual, or wrong."""
+        view = view_of(batch)
+        end = view.nbytes
+        if end < HEADER_SIZE or end > self.max_message_bytes or view.readonly:
+            return 0
+        data = octets(view)
+        last_time = now_ms + self.after_max_ms if self.after_max_ms < MOST_TIME - now_ms else MOST_TIME
+        count = count_plain(data, end, now_ms - self.before_max_ms, last_time, self.needs_keys)
+        attributes = big_endian(data, ATTRIBUTES_AT, 2)
+        if count == 0 or (attributes != 0 and (attributes != TRANSACTIONAL or not has_transactional_id)):
+            return 0
+        crc = processor_crc(view, ATTRIBUTES_AT)
+        if crc < 0:
+            crc = checksum.compute(view[ATTRIBUTES_AT:])
+        if crc != big_endian(data, CRC_AT, 4) & 0xFFFFFFFF:
+            return 0
+        has_producer = attributes != 0 or big_endian(data, PRODUCER_ID_AT, 8) >= 0
+        return -count if has_producer else count
+
+
+def count_plain(data: bytes, end: int, first_time: int, last_time: int, needs_keys: bool) -> int:
+    """The same without a look at the checksum and the attributes: records of the times allowed."""
+    if big_endian(data, LENGTH_AT, 4) + PREFIX_SIZE != end or data[MAGIC_AT] != MAGIC:
+        return 0
     count = big_endian(data, COUNT_AT, 4)
-    last_offset_delta = big_endian(data, LAST_OFFSET_DELTA_AT, 4)
     base_timestamp = big_endian(data, BASE_TIMESTAMP_AT, 8)
     max_timestamp = big_endian(data, MAX_TIMESTAMP_AT, 8)
-    if big_endian(data, 0, 8) != 0 or count < 1 or last_offset_delta + 1 != count:
-        return None
+    if big_endian(data, 0, 8) != 0 or count < 1 or big_endian(data, LAST_OFFSET_DELTA_AT, 4) + 1 != count:
+        return 0
     if base_timestamp < 0 or base_timestamp > MOST_USUAL or max_timestamp < 0 or max_timestamp > MOST_USUAL:
-        return None
-    producer_id = big_endian(data, PRODUCER_ID_AT, 8)
-    base_sequence = big_endian(data, BASE_SEQUENCE_AT, 4)
-    if max_timestamp > last_time or (producer_id >= 0 and base_sequence < 0):
-        return None
-    least = MOST_INT64
-    most = LEAST_INT64
+        return 0
+    if max_timestamp > last_time or (big_endian(data, PRODUCER_ID_AT, 8) >= 0 > big_endian(data, BASE_SEQUENCE_AT, 4)):
+        return 0
+    least = MOST_TIME
+    most = LEAST_TIME
     has_null_key = False
     position = HEADER_SIZE
     for _ in range(count):
         fields = parse_record(data, position, end)
         if fields.end < 0:
-            return None
+            return 0
         position = fields.end
         least = min(least, fields.timestamp_delta)
         most = max(most, fields.timestamp_delta)
         if fields.key_size < 0:
             has_null_key = True
     if position != end or most != max_timestamp - base_timestamp or least < -base_timestamp:
-        return None
+        return 0
     if base_timestamp + least < first_time or (has_null_key and needs_keys):
-        return None
-    return (
-        0,
-        end - PREFIX_SIZE,
-        big_endian(data, LEADER_EPOCH_AT, 4),
-        MAGIC,
-        big_endian(data, CRC_AT, 4) & 0xFFFFFFFF,
-        big_endian(data, ATTRIBUTES_AT, 2),
-        last_offset_delta,
-        base_timestamp,
-        max_timestamp,
-        producer_id,
-        big_endian(data, PRODUCER_EPOCH_AT, 2),
-        base_sequence,
-        count,
-    )
+        return 0
+    return count
 
 
 def stamp_batches(batches: bytearray | memoryview, base_offset: int, leader_epoch: int) -> tuple[int, int, bool]:
@@ -406,7 +419,7 @@ def stamp_batches(batches: bytearray | memoryview, base_offset: int, leader_epoc
     end = view.nbytes
     position = 0
     next_offset = base_offset
-    newest = LEAST_INT64
+    newest = LEAST_TIME
     has_producers = False
     while position < end:
         size = end - position
@@ -421,6 +434,39 @@ def stamp_batches(batches: bytearray | memoryview, base_offset: int, leader_epoc
             has_producers = True
         position += size
     return next_offset, newest, has_producers
+
+
+def index_batches(
+    batches: Buffer,
+    position: int,
+    unindexed_bytes: int,
+    interval_bytes: int,
+    max_timestamp: int,
+    max_timestamp_offset: int,
+) -> tuple[int, int, int, list[tuple[int, int, int, int]]]:
+    """Look through batches that were stamped and written at a position of a segment, for its indexes.
+
+    `unindexed_bytes`: behind the last entry. The same for those behind them, the highest timestamp and its offset, and
+    the entries to be made: last offset, position, highest timestamp so far and its offset.
+    """
+    view = memoryview(batches)
+    data = octets(view)
+    end = view.nbytes
+    at = 0
+    entries: list[tuple[int, int, int, int]] = []
+    while at < end:
+        last_offset = big_endian(data, at, 8) + big_endian(data, at + LAST_OFFSET_DELTA_AT, 4)
+        timestamp = big_endian(data, at + MAX_TIMESTAMP_AT, 8)
+        size = big_endian(data, at + LENGTH_AT, 4) + PREFIX_SIZE
+        if timestamp > max_timestamp:
+            max_timestamp = timestamp
+            max_timestamp_offset = last_offset
+        if unindexed_bytes > interval_bytes:
+            entries.append((last_offset, position + at, max_timestamp, max_timestamp_offset))
+            unindexed_bytes = 0
+        unindexed_bytes += size
+        at += size
+    return unindexed_bytes, max_timestamp, max_timestamp_offset, entries
 
 
 def decode_keys(area: Buffer, count: int) -> list[KeyEntry]:

@@ -108,6 +108,15 @@ def big_endian(data: bytes, position: int, size: int) -> int:
     return int.from_bytes(data[position : position + size], "big", signed=True)
 
 
+def processor_crc(_view: memoryview, _start: int) -> int:
+    """What the processor computes in C; here nothing does, and the package is asked."""
+    return -1
+
+
+def view_of(data: bytes | bytearray | memoryview) -> memoryview:
+    return memoryview(data)
+
+
 def octets(view: memoryview) -> bytes:
     """The bytes behind a view, to read."""
     if not view.c_contiguous:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.log.errors import LogError
+from ottla.replica.machine import ALL
+
+if TYPE_CHECKING:
+    from ottla.replica.partition import Partition
 
 NEVER = float("inf")
 
@@ -32,15 +37,24 @@ class Called:
 class Acknowledgements:
     """All who wait, by the offset up to which they do; with the time after which they wait no more."""
 
-    __slots__ = ("_failed", "for_commit", "for_write")
-
-    def __init__(self) -> None:
+    def __init__(self, partition: Partition) -> None:
+        self._owner = weakref.ref(partition)  # a cycle would never be freed: the collector puts aside what stays
         self.for_write: deque[tuple[int, CommitWaiter, Any, float]] = deque()
         self.for_commit: deque[tuple[int, CommitWaiter, Any, float]] = deque()
         self._failed: list[tuple[CommitWaiter, Any, LogError]] = []  # to be told at the end of the round
 
     def __len__(self) -> int:
         return len(self.for_write) + len(self.for_commit)
+
+    def wait(self, end_offset: int, acks: int, waiter: CommitWaiter, token: Any, due: float = NEVER) -> None:
+        """Tell at the end of a round that what was appended below `end_offset` is acknowledged, or cannot be.
+
+        `due`: when to tell that it takes too long, by the clock of the loop; it counts where there are replicas.
+        """
+        (self.for_commit if acks == ALL else self.for_write).append((end_offset, waiter, token, due))
+        partition = self._owner()
+        if partition is not None and not partition.is_touched:
+            partition.touch()
 
     def fail(self, failure: LogError, end_offset: int) -> None:
         """Refuse those who wait for something behind `end_offset`."""

@@ -8,14 +8,14 @@ round, never by the one who writes.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ottla.log.aborted import AbortedTransaction
 from ottla.log.errors import LogError, OffsetOutOfRange
 from ottla.log.files import FileRange
 from ottla.log.log import Log
 from ottla.log.topic_config import TopicConfig
-from ottla.replica.acknowledgements import NEVER, Acknowledgements, Called, CommitWaiter
+from ottla.replica.acknowledgements import Acknowledgements, Called
 from ottla.replica.divergence import divergence_of_consumer, divergence_of_replica
 from ottla.replica.errors import (
     DeletionRefused,
@@ -68,7 +68,8 @@ class Partition:
         self._is_sync_refused = False  # whether the last one could not be made
         self.writer = PartitionWriter(self)
         self.written_bytes = 0  # since the start
-        self.acknowledgements = Acknowledgements()
+        self.acknowledgements = Acknowledgements(self)
+        self.wait = self.acknowledgements.wait
         self.readers = Readers(self)
         self._wakes_all = False  # at the end of the round
         self.machine = Machine(
@@ -339,16 +340,6 @@ class Partition:
     def when_written(self, done: Callable[[LogError | None], None]) -> None:
         """Call back at the end of a round: all that the log has now is kept as the durability asks, or cannot be."""
         self.wait(self.log.end_offset, 1, Called(done), None)
-
-    def wait(self, end_offset: int, acks: int, waiter: CommitWaiter, token: Any, due: float = NEVER) -> None:
-        """Tell at the end of a round that what was appended below `end_offset` is acknowledged, or cannot be.
-
-        `due`: when to tell that it takes too long, by the clock of the loop; it counts where there are replicas.
-        """
-        waiting = self.acknowledgements
-        (waiting.for_commit if acks == ALL else waiting.for_write).append((end_offset, waiter, token, due))
-        if not self.is_touched:
-            self.touch()
 
     def synced(self, failure: LogError | None) -> None:
         """The log was brought to the disk, or could not be."""

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker.dispatch import Dispatch
-from ottla.broker.network.connection import Slot
+from ottla.broker.network.slot import Slot
 from ottla.testing.chance import Chance, RequestOdds
 from ottla.testing.refusals import can_be_refused, refusal
 from ottla.wire import apis
@@ -213,12 +213,12 @@ class FaultyDispatch(Dispatch):
         self, code: ErrorCode, connection: Connection, frame: memoryview, header: RequestHeader
     ) -> None:
         """The brokers stay, or a client could not go on; the topics it asked for are refused."""
-        from ottla.broker.dispatch import Context, answer_in_steps
+        from ottla.broker.dispatch import Context
         from ottla.broker.handlers import metadata
+        from ottla.broker.in_steps import answer_in_steps
 
         request: Any = decode_request_body(header, frame)
-        slices = self._broker.request_slices
-        context = Context(connection, header, len(frame), slices)
+        context = Context(connection, header, len(frame))
         connection.expect_answer(context)
 
         def steps() -> Steps:
@@ -248,10 +248,6 @@ class FaultyDispatch(Dispatch):
     def lose_answer(self, connection: Connection, frame: memoryview, *_: object) -> None:
         """The request is dealt with to its end. Its answer has no place, and ends the connection."""
         lost: list[Slot] = []
-        expect_answer, connection.expect_answer = connection.expect_answer, lost.append
-        super().handle(connection, frame)
-        connection.expect_answer = expect_answer
-        connection.hold()  # no later request is answered in its place
 
         def answered() -> None:
             if not lost or lost[0].parts is not None:
@@ -260,8 +256,24 @@ class FaultyDispatch(Dispatch):
         def close() -> None:
             connection.close("a fault was injected")
 
-        connection.answered = answered  # type: ignore[method-assign]
+        stand_in = cast("Connection", _LosesAnswer(connection, lost.append, answered))
+        super().handle(stand_in, frame)
+        connection.hold()  # no later request is answered in its place
         answered()
+
+
+class _LosesAnswer:
+    """Stands for a connection before a handler whose answer is to have no place on it."""
+
+    def __init__(
+        self, connection: Connection, expect_answer: Callable[[Slot], None], answered: Callable[[], None]
+    ) -> None:
+        self._connection = connection
+        self.expect_answer = expect_answer
+        self.answered = answered
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
 
 
 def _api(name: str) -> Api:

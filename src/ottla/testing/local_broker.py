@@ -218,8 +218,8 @@ class LocalBroker:
 
         def append(broker: Broker) -> None:
             found = _topic(broker, topic).partitions[partition]
-            appended, _ = found.writer.produce(batch, version=9, now_ms=broker.clock_ms())
-            found.when_committed(appended.last_offset + 1, told)
+            _, end_offset, _ = found.writer.produce(batch, version=9, now_ms=broker.clock_ms())
+            found.when_committed(end_offset, told)
 
         self.call(append)
         written.result()

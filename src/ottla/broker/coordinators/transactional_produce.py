@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import GeneratorType
 from typing import TYPE_CHECKING, cast
 
-from ottla.broker.dispatch import answer_in_steps
+from ottla.broker.in_steps import InSteps, answer_in_steps
 from ottla.records.batch import HEADER_SIZE, MAGIC, BatchHeader, read_header
 from ottla.replica.writer import FIRST_VERSION_WITH_TRANSACTIONS_2
 from ottla.wire.errors import ApiError, ErrorCode
@@ -199,7 +199,7 @@ class _Admission:
         try:
             answered = self._produce(self._refusals)
             if isinstance(answered, GeneratorType):
-                context.own_memory = None  # it has its own already
+                context.in_steps = InSteps(self._broker.produce_slices)  # it has its own memory already
                 answer_in_steps(self._broker, context, answered)
             elif answered is not None:
                 context.reply(cast("Response", answered))

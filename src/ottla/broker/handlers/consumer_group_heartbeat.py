@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from ottla.broker.coordinators.groups import client_of, serves_consumer_groups
+from ottla.broker.in_steps import InSteps
 from ottla.coordinator.consumer.heartbeat import refused
 from ottla.coordinator.operation import Reply
 from ottla.wire.errors import ErrorCode
@@ -27,7 +28,7 @@ def handle(
 ) -> ConsumerGroupHeartbeatResponse | None:
     if not serves_consumer_groups(broker):
         return refused(ErrorCode.UNSUPPORTED_VERSION)
-    reply = Reply(functools.partial(_send, context), refused)
+    reply = Reply(functools.partial(_send, broker, context), refused)
     version, client = context.version, client_of(context)
     broker.groups.submit(
         request.group_id,
@@ -37,7 +38,8 @@ def handle(
     return None
 
 
-def _send(context: Context, response: ConsumerGroupHeartbeatResponse) -> None:
+def _send(broker: Broker, context: Context, response: ConsumerGroupHeartbeatResponse) -> None:
     assignment = response.assignment
-    context.writes_in_steps = assignment is not None and len(assignment.topic_partitions) > WRITTEN_AT_ONCE
+    if assignment is not None and len(assignment.topic_partitions) > WRITTEN_AT_ONCE:
+        context.in_steps = InSteps(broker.request_slices)
     context.reply(response)

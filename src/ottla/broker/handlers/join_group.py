@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.coordinators.groups import client_of
+from ottla.broker.in_steps import InSteps
 from ottla.coordinator.classic.rebalance import refused_join
 from ottla.coordinator.operation import Reply
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -26,7 +27,8 @@ def handle(broker: Broker, request: JoinGroupRequest, context: Context) -> None:
     def send(response: JoinGroupResponse) -> None:
         if response.protocol_name is None and version < FIRST_VERSION_WITHOUT_PROTOCOL:
             response.protocol_name = ""
-        context.writes_in_steps = len(response.members) > WRITTEN_AT_ONCE
+        if len(response.members) > WRITTEN_AT_ONCE:
+            context.in_steps = InSteps(broker.request_slices)
         context.reply(response)
 
     reply = Reply(send, lambda code: refused_join(code, request.member_id))

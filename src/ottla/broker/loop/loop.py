@@ -227,7 +227,7 @@ class Loop:
                 self._call(soon.popleft())
                 if self.now() >= until:
                     break
-        if self._timers:
+        if self._timers and self._timers[0].due <= self.now():
             self._fire_timers()
         if self._idle and (found <= 1 or self.now() >= self._idle_due):  # one alone brings no more
             for _ in range(len(self._idle)):
@@ -269,9 +269,11 @@ class Loop:
         return timers[0].due if timers else math.inf
 
     def _wait_seconds(self) -> float:
-        if self.is_busy():
+        if self._soon or self._posted or self._idle or self._last or self._background is not None:
             return 0.0
-        seconds = self.next_due() - self.now()
+        timers = self._timers
+        due = timers[0].due if timers and timers[0].callback is not None else self.next_due()
+        seconds = due - self.now()
         if seconds <= 0.0:
             return 0.0
         return seconds if seconds < LONGEST_WAIT_SECONDS else LONGEST_WAIT_SECONDS

@@ -8,7 +8,6 @@ it. A handler must not keep a frame after it has returned.
 
 from __future__ import annotations
 
-import struct
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
@@ -19,10 +18,19 @@ from ottla.broker.loop.loop import READ, WRITE, Loop
 from ottla.broker.loop.system import Socket
 from ottla.broker.network.acquaintance import Acquaintance
 from ottla.broker.network.receive_buffers import ReceiveBuffers
+from ottla.broker.network.slot import Slot
 from ottla.broker.network.unsent_memory import UnsentMemory
-from ottla.wire.parts import BUFFERS, Part
+from ottla.wire.parts import BUFFERS
 
-_SIZE = struct.Struct(">i")
+try:
+    import cython  # type: ignore[import-untyped]
+except ModuleNotFoundError:
+    from ottla.wire import octets as cython
+
+if not cython.compiled:
+    from ottla.wire.octets import read_size
+
+_SIZE_BYTES = 4
 MOST_PARTS = 64  # of one vectored write
 JOINED_BYTES = 1 << 13  # up to here, copying the parts together is cheaper than a vectored write
 LITTLE_BYTES = 1 << 10  # answers of no more are joined with their neighbours
@@ -39,21 +47,6 @@ class Limits(NamedTuple):
     max_frame_bytes: int = 104_857_600
     max_requests_in_flight: int = 100
     max_unsent_bytes: int = 64 << 20
-
-
-class Slot:
-    """The place of one answer in a connection's order."""
-
-    __slots__ = ("connection", "parts")
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self.parts: list[Part] | None = None
-
-    def answer(self, parts: list[Part]) -> None:
-        """Give the answer. It is sent after those before it. No parts: the client expects no answer."""
-        self.parts = parts
-        self.connection.answered()
 
 
 class Connection:
@@ -91,6 +84,7 @@ class Connection:
         self._expects_large = False  # for the last one was
         self._slots: deque[Slot] = deque()
         self._most_slots = limits.max_requests_in_flight
+        self._most_bytes = limits.max_frame_bytes
         self.expect_answer: Callable[[Slot], None] = self._slots.append
         """Give the next place in the order of answers."""
         self._unsent: deque[Any] = deque()
@@ -100,8 +94,8 @@ class Connection:
         self._counted_bytes = 0  # of this connection, in that
         self._is_muted_until: float | None = None
         self._holds = 0
-        self._is_handling = False
-        self._is_sending_last = False
+        self._is_stopped = False  # it is muted, held, ends or has ended: no more requests are handled
+        self._sends_soon = False  # answers: at the end of the round, or when all frames at hand are handled
         self._events = READ
         self._received_at = self._sent_at = loop.now()
         self._calls_when_closed: dict[Callable[[], None], None] = {}
@@ -131,7 +125,7 @@ class Connection:
         if kept is not None:
             target = kept[self._kept_bytes :]
         elif self._expects_large:
-            target = self._memory.shared[: _SIZE.size]  # only the size: the rest is received into a buffer of its own
+            target = self._memory.shared[:_SIZE_BYTES]  # only the size: the rest is received into a buffer of its own
         else:
             target = self._memory.shared
         try:
@@ -184,35 +178,43 @@ class Connection:
     def _take_frames(self, data: memoryview) -> None:
         """Handle the whole frames in `data` as far as the limits let them in, and keep the rest."""
         position, end = 0, len(data)
-        slots, handle, most_bytes = self._slots, self._handle, self._limits.max_frame_bytes
-        self._is_handling = True
+        slots, most_slots, handle = self._slots, self._most_slots, self._handle
+        self._sends_soon = True
         now, until = self._loop.now, 0.0
-        while end - position >= _SIZE.size and self.is_open:
-            if (slots or self._holds) and self._is_full():
-                self._collect_answers()
-                if self._is_full():
-                    break
-            (size,) = _SIZE.unpack_from(data, position)
-            if not 0 <= size <= most_bytes:
-                self.refuse(_foreign(data[position : position + _SIZE.size], size, most_bytes))
+        while end - position >= _SIZE_BYTES:
+            if (self._is_stopped or len(slots) >= most_slots or (slots and self._unsent)) and not self._makes_room():
                 break
-            start = position + _SIZE.size
-            if start + size > end:
+            size = read_size(data, position)
+            start = position + _SIZE_BYTES
+            stop = start + size
+            if not 0 <= size <= self._most_bytes:
+                self.refuse(_foreign(data[position:start], size, self._most_bytes))
                 break
-            position = start + size
-            handle(self, data[start:position])
+            if stop > end:
+                break
+            position = stop
+            handle(self, data[start:stop])
             if position < end:
                 if not until:
                     until = now() + TURN_SECONDS
                 elif now() >= until:
                     self._loop.call_soon(self._resume)  # others are to be heard as well
                     break
-        self._is_handling = False
         if self.is_open:
+            self._sends_soon = False
             if position < end:
                 self._keep(data[position:])
-            if self._kept is not None or (slots and (slots[0].parts is not None or self._is_full())):
+            if self._kept is not None or (slots and (self._is_next_answered() or self._is_full())):
                 self._send_answers()
+
+    def _is_next_answered(self) -> bool:
+        slot = self._slots[0]
+        return slot.parts is not None
+
+    def _makes_room(self) -> bool:
+        """Whether another request may be handled when the answers that are there have left."""
+        self._collect_answers()
+        return not self._is_full()
 
     def _keep(self, rest: memoryview) -> None:
         """Copy what could not be handled into a buffer with room for the rest of its frame.
@@ -220,9 +222,9 @@ class Connection:
         The room grows with what has come: a size alone, which costs a client nothing, costs no memory here. Only who
         sent as much before is lent room for a whole frame.
         """
-        needed = _SIZE.size
-        if len(rest) >= _SIZE.size:
-            (size,) = _SIZE.unpack_from(rest)
+        needed = _SIZE_BYTES
+        if len(rest) >= _SIZE_BYTES:
+            size = read_size(rest, 0)
             needed += min(max(size, 0), self._limits.max_frame_bytes)
         count = len(rest)
         self._kept_needed = max(needed, count)
@@ -238,13 +240,15 @@ class Connection:
     def _is_full(self) -> bool:
         """Whether the client has as much under way as it may have."""
         return (
-            len(self._slots) >= self._most_slots
+            self._is_stopped
+            or len(self._slots) >= self._most_slots
             or self._unsent_bytes >= self._limits.max_unsent_bytes
             or (bool(self._unsent) and self._unsent_memory.is_scarce)
-            or self._is_muted_until is not None
-            or self._holds > 0
-            or self._last_words is not None
         )
+
+    def _look_whether_stopped(self) -> None:
+        is_muted = self._is_muted_until is not None
+        self._is_stopped = is_muted or self._holds > 0 or self._last_words is not None or not self.is_open
 
     @property
     def is_held(self) -> bool:
@@ -254,9 +258,11 @@ class Connection:
     def hold(self) -> None:
         """Handle no more requests until `release`, as often as it was held: one under way must not be overtaken."""
         self._holds += 1
+        self._is_stopped = True
 
     def release(self) -> None:
         self._holds -= 1
+        self._look_whether_stopped()
         if not self._holds:
             self._loop.call_soon(self._resume)
 
@@ -265,12 +271,14 @@ class Connection:
         due = self._loop.now() + seconds
         if self._is_muted_until is None or due > self._is_muted_until:
             self._is_muted_until = due
+            self._is_stopped = True
             self._loop.call_at(due, lambda: self._unmute(due))
             self._update_events()
 
     def _unmute(self, due: float) -> None:
         if self._is_muted_until == due:
             self._is_muted_until = None
+            self._look_whether_stopped()
             self._resume()
 
     def _resume(self) -> None:
@@ -288,43 +296,47 @@ class Connection:
 
     def answered(self) -> None:
         """An answer is there. It leaves with the others of this round of the loop."""
-        if self.is_open and not self._is_handling and not self._is_sending_last:
-            self._is_sending_last = True
+        if not self._sends_soon:
+            self._sends_soon = True
             self._loop.call_last(self._send_answers)
 
     def _send_answers(self) -> None:
         """Send the answers that are there and next in order."""
-        self._is_sending_last = False
         if self.is_open:
+            self._sends_soon = False
             self._collect_answers()
             self._send()
 
     def _collect_answers(self) -> None:
         slots, unsent = self._slots, self._unsent
         small: list[Any] = []  # answers in a piece, which leave as one
-        small_bytes = 0
-        while slots and (parts := slots[0].parts) is not None:
+        while slots:
+            slot = slots[0]
+            parts = slot.parts
+            if parts is None:
+                break
             slots.popleft()
-            if len(parts) == 1 and isinstance(part := parts[0], BUFFERS) and (size := len(part)) <= LITTLE_BYTES:
-                small.append(part)
-                small_bytes += size
+            if len(parts) == 1 and type(parts[0]) is bytes and len(parts[0]) <= LITTLE_BYTES:
+                small.append(parts[0])
                 continue
             if small:
-                unsent.append(b"".join(small))
+                self._add_unsent(b"".join(small))
                 small = []
             for part in parts:
-                if isinstance(part, BUFFERS):
-                    self._unsent_bytes += len(part)
-                else:
-                    self._unsent_bytes += part.size_bytes
+                if not isinstance(part, BUFFERS):
                     if part.size_bytes <= READ_BYTES and not self._unsent_memory.is_scarce:
                         part = _read(part)
                     if not isinstance(part, BUFFERS):
                         self._unsent_file_bytes += part.size_bytes
-                unsent.append(part)
+                self._add_unsent(part)
         if small:
-            unsent.append(small[0] if len(small) == 1 else b"".join(small))
-        self._unsent_bytes += small_bytes
+            joined = small[0] if len(small) == 1 else b"".join(small)
+            self._unsent_bytes += len(joined)
+            unsent.append(joined)
+
+    def _add_unsent(self, part: Any) -> None:
+        self._unsent_bytes += len(part) if isinstance(part, BUFFERS) else part.size_bytes
+        self._unsent.append(part)
 
     def _send(self) -> None:
         unsent = self._unsent
@@ -434,6 +446,7 @@ class Connection:
     def end(self, reason: str) -> None:
         """Handle no more requests, and close it when all that were handled are answered."""
         self._last_words = reason
+        self._is_stopped = True
         if self.is_open:
             self._send_answers()
 
@@ -446,6 +459,7 @@ class Connection:
         if not self.is_open:
             return
         self.is_open = False
+        self._is_stopped = self._sends_soon = True  # nothing more is handled or sent
         if self._events:
             self._loop.forget(self.socket)
         self.socket.close()

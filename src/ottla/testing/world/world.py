@@ -174,9 +174,9 @@ class World:
         """Append records without a client; LogError if that fails."""
         batch = build_batch(values, timestamp=self.system.clock_ms())
         found = self.broker.topics.by_name[topic].partitions[partition]
-        appended, _ = found.writer.produce(batch, version=9, now_ms=self.system.clock_ms())
+        _, end_offset, _ = found.writer.produce(batch, version=9, now_ms=self.system.clock_ms())
         failures: list[LogError | None] = []
-        found.when_committed(appended.last_offset + 1, failures.append)
+        found.when_committed(end_offset, failures.append)
         found.end_round()  # nobody runs the loop meanwhile
         for failure in failures:
             if failure is not None:
