@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyspark.sql.functions as fn
@@ -151,8 +152,10 @@ def _frames(spark: SparkSession, path: str, storage_options: Mapping[str, str] |
 
 def _files(spark: SparkSession, table: DeltaTable, schema: pa.Schema) -> DataFrame:
     own = from_arrow_schema(arrow_schema(table))
-    files = table.file_uris()
+    # Deltalake writes paths as a URL has them; Spark takes them as they are, and braces or stars for patterns.
+    files = [unquote(uri) for uri in table.file_uris()]
     found = spark.createDataFrame([], own)
     if files:
-        found = spark.read.schema(own).option("basePath", table.table_uri).parquet(*files)
+        reader = spark.read.schema(own).option("basePath", unquote(table.table_uri)).option("__globPaths__", "false")
+        found = reader.parquet(*files)
     return in_schema(found, schema)
