@@ -8,6 +8,7 @@ OTTLA_KILLS is how often each durability is put to the test.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import threading
@@ -180,6 +181,18 @@ def test_fewer_records_than_flush_messages_are_lost_with_the_power(tmp_path: Pat
         consumer.close()
 
 
+def has_contents(path: Path, synced: Path) -> bool:
+    """Whether all that is in a file is on the disk."""
+    kept = synced / str(path.stat().st_ino)
+    return kept.exists() and kept.stat().st_size == path.stat().st_size
+
+
+def has_name(path: Path, synced: Path) -> bool:
+    """Whether a file or a folder would be found on the disk."""
+    names = synced / str(path.parent.stat().st_ino)
+    return names.exists() and path.name in json.loads(names.read_bytes())
+
+
 def test_what_flush_ms_has_had_its_time_for_survives_a_loss_of_power(tmp_path: Path) -> None:
     """One record, and then nothing that would have others synced: the timer alone brings it to the disk."""
     folder, synced = tmp_path / "data", tmp_path / "synced"
@@ -192,9 +205,10 @@ def test_what_flush_ms_has_had_its_time_for_survives_a_loss_of_power(tmp_path: P
         for name in (TOPIC, FORGOTTEN):
             producer.produce(name, PADDING, partition=0)
             assert producer.flush(WAIT_S) == 0
-        names = synced / str(folder.stat().st_ino)  # what is synced last
+        partition = folder / f"{TOPIC}-0"
+        [segment] = partition.glob("*.log")
         deadline = time.monotonic() + WAIT_S
-        while f'"{TOPIC}-0"' not in names.read_text():
+        while not (has_contents(segment, synced) and has_name(segment, synced) and has_name(partition, synced)):
             assert time.monotonic() < deadline, "it is not synced"
             time.sleep(0.01)
         broker.kill()
