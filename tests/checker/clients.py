@@ -177,7 +177,8 @@ class Member:
                 self._gathered.setdefault(_place(message), []).append((_offset(message), value_of(message)))
             wait_s = 0
         self._note_polls()
-        return self._gathered
+        gathered, self._gathered = self._gathered, {}  # noted once: close revokes, too
+        return gathered
 
     def seek_back(self, gathered: dict[Place, list[tuple[int, str]]]) -> None:
         for place, records in gathered.items():
