@@ -11,7 +11,7 @@ import pytest
 
 from ottla.client import ClientError, ClientOptions, CommitFailed, MalformedAnswer, TopicPartition, aio
 from ottla.testing.simulation.broker_machine import FOLDER
-from ottla.testing.world import Doom, Fate, World
+from ottla.testing.world import FaultKind, RequestFault, World
 from tests.client_sim.consuming import GROUP, TOPIC, committed_offsets
 
 IMPATIENT = ClientOptions(request_timeout_ms=1_000, retry_timeout_ms=3_000)
@@ -32,7 +32,7 @@ def spy(world: World, api: str, look: Callable[[Any], None]) -> None:
         look(request)
         return False
 
-    world.faults.add(api, Doom(Fate.PASS), times=1_000_000, when=when)
+    world.faults.add(api, RequestFault(FaultKind.PASS), times=1_000_000, when=when)
 
 
 def count(world: World, api: str) -> list[int]:

@@ -38,7 +38,7 @@ from ottla.client import (
 from ottla.client.network.address import Address
 from ottla.client.network.cluster import Cluster
 from ottla.records.build import build_batch
-from ottla.testing.world import Doom, Fate, World, every_cancellation
+from ottla.testing.world import FaultKind, RequestFault, World, every_cancellation
 
 IMPATIENT = ClientOptions(request_timeout_ms=1_000, retry_timeout_ms=3_000)
 
@@ -485,14 +485,14 @@ def test_an_abort_that_does_not_reach_the_coordinator_is_done_before_the_next_be
         assert values(world) == [b"committed"]
 
 
-@pytest.mark.parametrize("fate", ["lose_answer", "swallow_answer", "cut_answer", "crash", "silence", "cut"])
-def test_a_lost_answer_to_the_commit_is_asked_for_until_it_is_known(version: int, fate: str) -> None:
+@pytest.mark.parametrize("kind", ["lose_answer", "swallow_answer", "cut_answer", "crash", "silence", "cut"])
+def test_a_lost_answer_to_the_commit_is_asked_for_until_it_is_known(version: int, kind: str) -> None:
     with World() as world:
         world.create_topic("t")
 
         async def main() -> None:
             producer = await _opened(world)
-            getattr(world.faults, fate)("EndTxn")
+            getattr(world.faults, kind)("EndTxn")
             for number in range(3):
                 async with producer.transaction():
                     producer.send("t", b"%d" % number)
@@ -669,7 +669,7 @@ def test_each_record_has_its_own_time_although_several_wait_for_an_answer() -> N
         async def main() -> None:
             async with aio.Producer(world.bootstrap, linger_ms=0, delivery_timeout_ms=3_000) as producer:
                 await producer.send("t", b"0")
-                world.faults.add("Produce", Doom(Fate.SILENCE), times=10)
+                world.faults.add("Produce", RequestFault(FaultKind.SILENCE), times=10)
 
                 async def seconds_of_one() -> float:
                     sent, started = producer.send("t", b"x"), world.now()

@@ -14,7 +14,7 @@ from ottla.client.errors import ClientError
 from ottla.client.network import cluster as cluster_module
 from ottla.client.network.address import Address
 from ottla.client.network.cluster import Cluster
-from ottla.testing.world import Doom, Fate, World
+from ottla.testing.world import FaultKind, RequestFault, World
 from ottla.wire.apis import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, PRODUCE, Api
 from ottla.wire.errors import ErrorCode
 from ottla.wire.header import RequestHeader
@@ -191,8 +191,8 @@ def test_a_coordinator_that_is_stopped_is_not_waited_for_as_one_that_is_patient(
                 stopped_at.append(world.now())
             return False
 
-        world.faults.add(api, Doom(Fate.PASS), when=stop)
-        world.faults.add("*", Doom(Fate.SILENCE), times=1_000, when=is_stopped)
+        world.faults.add(api, RequestFault(FaultKind.PASS), when=stop)
+        world.faults.add("*", RequestFault(FaultKind.SILENCE), times=1_000, when=is_stopped)
 
         async def read() -> None:
             async with aio.Consumer(world.bootstrap, "t", group="g") as consumer:
@@ -217,7 +217,7 @@ def test_a_coordinator_that_is_patient_is_waited_for() -> None:
             async with aio.Consumer(world.bootstrap, "t", **chosen) as first:
                 while not first.assignment:
                     await first.poll(100)
-                joins = world.faults.add("JoinGroup", Doom(Fate.DELAY), times=100)
+                joins = world.faults.add("JoinGroup", RequestFault(FaultKind.DELAY), times=100)
                 started = world.now()
                 async with aio.Consumer(world.bootstrap, "t", **chosen) as second:
                     while not second.assignment:

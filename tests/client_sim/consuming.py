@@ -12,7 +12,7 @@ from ottla.client import ClientError, ClientOptions, TopicPartition, aio
 from ottla.client.group.blobs import read_assignment
 from ottla.coordinator.classic.group import ClassicGroup
 from ottla.coordinator.consumer.group import ConsumerGroup
-from ottla.testing.world import Doom, Fate, World
+from ottla.testing.world import FaultKind, RequestFault, World
 
 TOPIC = "t"
 GROUP = "g"
@@ -97,7 +97,7 @@ class History:
                         self.foreign.append(f"{request.member_id} commits {row.partition_index}, which {owner} has")
             return False
 
-        self._world.faults.add("OffsetCommit", Doom(Fate.PASS), times=1, when=look)
+        self._world.faults.add("OffsetCommit", RequestFault(FaultKind.PASS), times=1, when=look)
 
     def _before(self, partition: int, committed: int, done: dict[int, set[int]]) -> list[int]:
         return [

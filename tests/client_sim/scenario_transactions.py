@@ -84,10 +84,10 @@ async def _work(world: World, history: History) -> None:
 
 async def _one(world: World, producer: aio.Producer, number: int, history: History, *, is_kind: bool = False) -> None:
     count = world.random.randint(1, 8)
-    fate = "commit" if is_kind else world.random.choice(["commit", "commit", "commit", "raise", "cancel"])
+    outcome = "commit" if is_kind else world.random.choice(["commit", "commit", "commit", "raise", "cancel"])
     history.sizes[number] = count
-    task = asyncio.ensure_future(_transaction(world, producer, number, count, raises=fate == "raise"))
-    if fate == "cancel":
+    task = asyncio.ensure_future(_transaction(world, producer, number, count, raises=outcome == "raise"))
+    if outcome == "cancel":
         await asyncio.sleep(world.random.choice([0, 0.001, 0.005, 0.01, 0.05, 1, 5]))
         task.cancel()
     try:

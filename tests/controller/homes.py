@@ -16,13 +16,13 @@ from ottla.controller.local_store import LocalNodes, LocalStore
 from ottla.controller.memory_nodes import MemoryNodes, MemoryTree
 from ottla.controller.sqlite_nodes import SqliteNodes
 from ottla.controller.store import Node, Operation, StoreError
-from ottla.controller.zookeeper_address import ZookeeperAddress
+from ottla.controller.zookeeper.address import ZookeeperAddress
 from tests.controller.other_process import OtherProcess
 from tests.zookeeper import servers
 
 if TYPE_CHECKING:
-    from ottla.controller.zookeeper_nodes import ZookeeperNodes
-    from ottla.controller.zookeeper_store import ZookeeperStore
+    from ottla.controller.zookeeper.nodes import ZookeeperNodes
+    from ottla.controller.zookeeper.store import ZookeeperStore
 
 HOMES = ["sqlite", "sqlite of two processes", "memory", "zookeeper"]
 SHORT_SECONDS = 0.2  # a session that shall be lost soon
@@ -49,7 +49,7 @@ class Home:
         seconds = SHORT_SECONDS if has_short_session else None
         store: AnyStore
         if self._kind == "zookeeper":
-            from ottla.controller.zookeeper_store import ZookeeperStore  # not everybody has kazoo
+            from ottla.controller.zookeeper.store import ZookeeperStore  # not everybody has kazoo
 
             store = ZookeeperStore(self.address, worker, self.loop.post, session_timeout_seconds=PATIENCE_SECONDS)
         else:

@@ -25,7 +25,7 @@ from ottla.controller.store import (
     StoreUnusable,
     size_of,
 )
-from ottla.controller.zookeeper_address import ZookeeperAddress, parse_zookeeper_address
+from ottla.controller.zookeeper.address import ZookeeperAddress, parse_zookeeper_address
 from tests.controller.homes import PATIENCE_SECONDS, Home, OpenStore
 from tests.zookeeper.servers import ZookeeperServers, missing
 
@@ -99,8 +99,8 @@ STOPPED = """
 import sys
 from ottla.broker.loop.loop import Loop
 from ottla.controller.store import Create
-from ottla.controller.zookeeper_address import ZookeeperAddress
-from ottla.controller.zookeeper_store import ZookeeperStore
+from ottla.controller.zookeeper.address import ZookeeperAddress
+from ottla.controller.zookeeper.store import ZookeeperStore
 loop = Loop()
 store = ZookeeperStore(ZookeeperAddress(*sys.argv[1:]), loop.make_worker("s"), loop.post, session_timeout_seconds=1)
 told = []
@@ -146,7 +146,7 @@ class Stores:
         self.opened: list[OpenStore] = []
 
     def open(self, hosts: str, timeout_seconds: float = PATIENCE_SECONDS) -> OpenStore:
-        from ottla.controller.zookeeper_store import ZookeeperStore
+        from ottla.controller.zookeeper.store import ZookeeperStore
 
         worker = self.loop.make_worker("store")
         store = ZookeeperStore(

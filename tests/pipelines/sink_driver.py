@@ -11,10 +11,10 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from ottla.client import Producer
-from ottla.pipelines import sink
-from ottla.pipelines.sink import Staged, commit_batch
-from ottla.pipelines.sink_memory import Batch
-from ottla.pipelines.sink_options import sink_options
+from ottla.pipelines.sink import writers
+from ottla.pipelines.sink.memory import Batch
+from ottla.pipelines.sink.options import sink_options
+from ottla.pipelines.sink.writers import Staged, commit_batch
 
 TOPIC = "out"
 QUERY = "query"
@@ -24,7 +24,7 @@ def staged(number: int, run_id: str = "run", topic: str = TOPIC, query_id: str =
     """Two tasks' rows, which say which batch they belong to."""
     values = [[b"%d.%d.%d" % (number, task, row) for row in range(3)] for task in range(2)]
     batches = [pa.record_batch({"value": pa.array(rows, pa.binary())}) for rows in values]
-    return [Staged({topic: sink._stream([batch])}, query_id, run_id) for batch in batches]
+    return [Staged({topic: writers._stream([batch])}, query_id, run_id) for batch in batches]
 
 
 def commit(bootstrap: str, number: int, run_id: str = "run", query_id: str = QUERY, **options: str) -> None:
@@ -40,13 +40,13 @@ def die() -> None:
 
 def main(bootstrap: str, number: str, run_id: str, where: str) -> None:
     if where == "before":
-        send = sink._send
+        send = writers._send
 
         def send_and_die(producer: Producer, staged: Iterable[Staged]) -> None:
             send(producer, staged)
             die()
 
-        sink._send = send_and_die
+        writers._send = send_and_die
     commit(bootstrap, int(number), run_id)
     if where == "after":
         die()

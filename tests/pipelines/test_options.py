@@ -4,7 +4,7 @@ import pytest
 
 from ottla.client import EARLIEST, LATEST, Isolation, TopicPartition
 from ottla.pipelines.options import OptionError
-from ottla.pipelines.sink_options import sink_options
+from ottla.pipelines.sink.options import sink_options
 from ottla.pipelines.source_options import ByTime, source_options
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}

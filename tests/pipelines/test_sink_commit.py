@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from ottla.client import LATEST, Admin, Isolation, Producer, ProducerFenced, Reader, TopicPartition
-from ottla.pipelines.sink import Staged, commit_batch
-from ottla.pipelines.sink_memory import Batch, SinkRefused
-from ottla.pipelines.sink_options import sink_options
+from ottla.pipelines.sink.memory import Batch, SinkRefused
+from ottla.pipelines.sink.options import sink_options
+from ottla.pipelines.sink.writers import Staged, commit_batch
 from ottla.testing import LocalBroker
 from tests.pipelines.sink_driver import QUERY, TOPIC, commit, staged
 

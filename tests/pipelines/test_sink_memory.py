@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ottla.client import Offset, TopicPartition
-from ottla.pipelines.sink_memory import MOST_RUNS, Batch, Memory, SinkRefused, is_written, remember
+from ottla.pipelines.sink.memory import MOST_RUNS, Batch, Memory, SinkRefused, is_written, remember
 
 PLACE = TopicPartition("out", 0)
 BATCH = Batch(generation=0, query_id="query", run_id="run", number=7)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla.client import NewRecord, Producer
-from ottla.pipelines import sink_options, source_options, streams
+from ottla.pipelines import source_options, streams
+from ottla.pipelines.sink import options as sink_options
 from ottla.testing import LocalBroker
 
 if TYPE_CHECKING:

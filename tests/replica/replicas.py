@@ -327,9 +327,9 @@ class Replicas:
             return
         del self.messages[: len(self.messages) - MOST_MESSAGES]
         number = self.chance.randrange(len(self.messages))
-        fate = self.chance.random()
-        message = self.messages[number] if fate < 0.1 else self.messages.pop(number)  # it may come again
-        if fate > 0.9:
+        drawn = self.chance.random()
+        message = self.messages[number] if drawn < 0.1 else self.messages.pop(number)  # it may come again
+        if drawn > 0.9:
             return  # it is lost
         match message:
             case Fetch():

@@ -64,11 +64,11 @@ def test_an_hour_costs_nothing() -> None:
         assert world.steps < 100
 
 
-@pytest.mark.parametrize("fate", ["lose_answer", "cut", "cut_request", "cut_answer", "crash", "swallow_answer"])
-def test_a_request_that_something_happens_to_is_sent_again(fate: str) -> None:
+@pytest.mark.parametrize("kind", ["lose_answer", "cut", "cut_request", "cut_answer", "crash", "swallow_answer"])
+def test_a_request_that_something_happens_to_is_sent_again(kind: str) -> None:
     with World(2) as world:
         world.create_topic("t")
-        rule = getattr(world.faults, fate)("Produce")
+        rule = getattr(world.faults, kind)("Produce")
         produced = world.faults.watch("Produce")
         world.run(send_some(world, 1))
         assert rule.count == 1

@@ -55,14 +55,14 @@ def _local(path: str, session_seconds: float, survives_power_loss: bool) -> Open
 
 
 def _zookeeper(text: str, session_seconds: float) -> OpenStore:
-    from ottla.controller.zookeeper_address import parse_zookeeper_address
+    from ottla.controller.zookeeper.address import parse_zookeeper_address
 
     try:
         address = parse_zookeeper_address(text)
     except ValueError as error:
         raise ConfigError(str(error)) from None
     try:
-        from ottla.controller.zookeeper_store import ZookeeperStore
+        from ottla.controller.zookeeper.store import ZookeeperStore
     except ModuleNotFoundError:
         raise ConfigError('a store in ZooKeeper needs its client: pip install "ottla[zookeeper]"') from None
 

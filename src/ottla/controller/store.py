@@ -5,7 +5,7 @@ nobody else made one. Several changes can be made at once: all of them or none. 
 made it goes.
 
 Nobody waits for the store: an answer is a later call on the thread that asked. `local_store` has two homes for the
-tree, a file and the memory; `zookeeper_store` has it in ZooKeeper.
+tree, a file and the memory; `zookeeper/store` has it in ZooKeeper.
 """
 
 from __future__ import annotations

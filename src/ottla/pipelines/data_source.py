@@ -18,7 +18,7 @@ from pyspark.sql.types import (
 
 if TYPE_CHECKING:
     from ottla.pipelines.batch_source import BatchReader
-    from ottla.pipelines.sink import BatchWriter, StreamWriter
+    from ottla.pipelines.sink.writers import BatchWriter, StreamWriter
     from ottla.pipelines.stream_source import StreamReader
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
@@ -63,16 +63,16 @@ class OttlaDataSource(DataSource):
         return StreamReader(source_options(self.options, is_stream=True))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        from ottla.pipelines.sink import BatchWriter
-        from ottla.pipelines.sink_options import sink_options
+        from ottla.pipelines.sink.options import sink_options
+        from ottla.pipelines.sink.writers import BatchWriter
 
         if overwrite:
             raise ValueError('a topic cannot be overwritten: write with .mode("append")')
         return BatchWriter(sink_options(self.options, is_stream=False), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
-        from ottla.pipelines.sink import StreamWriter
-        from ottla.pipelines.sink_options import sink_options
+        from ottla.pipelines.sink.options import sink_options
+        from ottla.pipelines.sink.writers import StreamWriter
 
         if overwrite:
             raise ValueError("a topic cannot be overwritten: the output mode is append or update, not complete")

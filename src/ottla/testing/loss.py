@@ -61,17 +61,17 @@ class RandomLoss:
         return self._random.random() < 0.5
 
     def pieces_kept(self, size_bytes: int) -> Pieces:
-        fate = self._random.choice(("whole", "whole", "lost", "cut", "sectors", "length"))
-        if fate == "whole":
+        drawn = self._random.choice(("whole", "whole", "lost", "cut", "sectors", "length"))
+        if drawn == "whole":
             return [(0, size_bytes)]
-        if fate == "cut":
+        if drawn == "cut":
             return [(0, self._random.randint(0, size_bytes))]
-        if fate == "sectors":
+        if drawn == "sectors":
             starts = range(0, size_bytes, SECTOR_BYTES)
             kept = [start for start in starts if self._random.random() < 0.5]
             pieces = [(start, min(start + SECTOR_BYTES, size_bytes)) for start in kept]
             return [*pieces, (size_bytes, size_bytes)]
-        return [(size_bytes, size_bytes)] if fate == "length" else ()
+        return [(size_bytes, size_bytes)] if drawn == "length" else ()
 
 
 ALL_KEPT: Loss = _AllKept()

@@ -133,7 +133,7 @@ class Chunk:
         self.is_observed = False
         """Whether somebody is told what becomes of all of it."""
         self.observed: set[int] = set()
-        """Records whose fate somebody has asked for, or is told."""
+        """Records whose outcome somebody has asked for, or is told."""
         self.callbacks: dict[int, OnDelivery] | None = None
         self.waiters: list[tuple[int, Callable[[], object]]] = []
         self.when_done: list[Callable[[], object]] = []

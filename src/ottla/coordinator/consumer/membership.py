@@ -13,7 +13,7 @@ from ottla.coordinator.classic.group import ClassicGroup
 from ottla.coordinator.consumer.group import ConsumerGroup
 from ottla.coordinator.consumer.member import AWAY_EPOCH, Member, MemberState, Profile
 from ottla.coordinator.consumer.migration import Migration
-from ottla.coordinator.consumer.reconcile import Aim, Owned, reconcile
+from ottla.coordinator.consumer.reconcile import Goal, Owned, reconcile
 from ottla.coordinator.consumer.records import (
     write_member,
     write_member_tombstones,
@@ -124,7 +124,7 @@ class Membership:
         before = member.progress
         if not has_changed and before.is_reconciled(group.target.epoch):
             return member
-        aim = Aim(
+        goal = Goal(
             group.target.epoch,
             group.target_of(member.member_id),
             group.subscriptions.ids_of(step.profile),
@@ -132,7 +132,7 @@ class Membership:
             step.owned,
             functools.partial(group.is_free_for, member.member_id),
         )
-        after = reconcile(before, aim)
+        after = reconcile(before, goal)
         if after == before:
             return member
         write_progress(operation, group.group_id, member.member_id, after)

@@ -31,7 +31,7 @@ entered, in the whole process.
 """
 
 from ottla.testing.world.cancellation import every_cancellation
-from ottla.testing.world.faults import Doom, Fate, Odds
+from ottla.testing.world.faults import FaultKind, Odds, RequestFault
 from ottla.testing.world.world import Stored, World
 
-__all__ = ["Doom", "Fate", "Odds", "Stored", "World", "every_cancellation"]
+__all__ = ["FaultKind", "Odds", "RequestFault", "Stored", "World", "every_cancellation"]

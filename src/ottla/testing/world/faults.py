@@ -25,7 +25,7 @@ ANY_API = "*"
 _APIS_BY_NAME = {api.name.lower(): api for api in apis.APIS}
 
 
-class Fate(enum.Enum):
+class FaultKind(enum.Enum):
     PASS = "passes"
     ERROR = "is refused, and nothing is done"
     ERROR_AFTER = "is done, and answered with an error"
@@ -42,17 +42,17 @@ class Fate(enum.Enum):
     GARBLE = "is done, and bytes of the answer are others, or missing"
 
 
-class Doom(NamedTuple):
+class RequestFault(NamedTuple):
     """What happens to one request."""
 
-    fate: Fate = Fate.PASS
+    kind: FaultKind = FaultKind.PASS
     code: int = 0
     seconds: float = 0.0
     change: Callable[[Any], object] | None = None
     """What is done to the answer."""
 
 
-PASSES = Doom()
+PASSES = RequestFault()
 
 
 class Odds(NamedTuple):
@@ -112,9 +112,11 @@ _CHANCE_CODES_AFTER = _CHANCE_CODES | {
 class Rule:
     """`count` is how often it was met."""
 
-    def __init__(self, api: Api | None, doom: Doom, times: int, after: int, when: Callable[[Any], bool] | None) -> None:
+    def __init__(
+        self, api: Api | None, fault: RequestFault, times: int, after: int, when: Callable[[Any], bool] | None
+    ) -> None:
         self.api = api
-        self.doom = doom
+        self.fault = fault
         self.count = 0
         self._times = times
         self._after = after
@@ -146,57 +148,63 @@ class WorldFaults:
         self._odds: Odds | None = None
 
     def add(
-        self, api: str, doom: Doom, *, times: int = 1, after: int = 0, when: Callable[[Any], bool] | None = None
+        self,
+        api: str,
+        fault: RequestFault,
+        *,
+        times: int = 1,
+        after: int = 0,
+        when: Callable[[Any], bool] | None = None,
     ) -> Rule:
         found = None if api == ANY_API else _APIS_BY_NAME.get(api.lower())
         if found is None and api != ANY_API:
             raise ValueError(f"there is no API {api!r}")
-        rule = Rule(found, doom, times, after, when)
+        rule = Rule(found, fault, times, after, when)
         self._rules.append(rule)
         return rule
 
     def error(self, api: str, code: str | int, **options: Any) -> Rule:
         """Any code, for any API."""
-        return self.add(api, Doom(Fate.ERROR, _code(code)), **options)
+        return self.add(api, RequestFault(FaultKind.ERROR, _code(code)), **options)
 
     def error_after(self, api: str, code: str | int, **options: Any) -> Rule:
-        return self.add(api, Doom(Fate.ERROR_AFTER, _code(code)), **options)
+        return self.add(api, RequestFault(FaultKind.ERROR_AFTER, _code(code)), **options)
 
     def cut(self, api: str, **options: Any) -> Rule:
-        return self.add(api, Doom(Fate.CUT), **options)
+        return self.add(api, RequestFault(FaultKind.CUT), **options)
 
     def cut_request(self, api: str, **options: Any) -> Rule:
-        return self.add(api, Doom(Fate.CUT_REQUEST), **options)
+        return self.add(api, RequestFault(FaultKind.CUT_REQUEST), **options)
 
     def cut_answer(self, api: str, **options: Any) -> Rule:
-        return self.add(api, Doom(Fate.CUT_ANSWER), **options)
+        return self.add(api, RequestFault(FaultKind.CUT_ANSWER), **options)
 
     def lose_answer(self, api: str, **options: Any) -> Rule:
-        return self.add(api, Doom(Fate.LOSE_ANSWER), **options)
+        return self.add(api, RequestFault(FaultKind.LOSE_ANSWER), **options)
 
     def swallow_answer(self, api: str, **options: Any) -> Rule:
-        return self.add(api, Doom(Fate.SWALLOW_ANSWER), **options)
+        return self.add(api, RequestFault(FaultKind.SWALLOW_ANSWER), **options)
 
     def silence(self, api: str, **options: Any) -> Rule:
-        return self.add(api, Doom(Fate.SILENCE), **options)
+        return self.add(api, RequestFault(FaultKind.SILENCE), **options)
 
     def delay(self, api: str, seconds: float, **options: Any) -> Rule:
-        return self.add(api, Doom(Fate.DELAY, seconds=seconds), **options)
+        return self.add(api, RequestFault(FaultKind.DELAY, seconds=seconds), **options)
 
     def delay_answer(self, api: str, seconds: float, **options: Any) -> Rule:
-        return self.add(api, Doom(Fate.DELAY_ANSWER, seconds=seconds), **options)
+        return self.add(api, RequestFault(FaultKind.DELAY_ANSWER, seconds=seconds), **options)
 
     def crash(self, api: str, *, down_seconds: float = 1.0, **options: Any) -> Rule:
         """The broker is back after `down_seconds`."""
-        return self.add(api, Doom(Fate.CRASH, seconds=down_seconds), **options)
+        return self.add(api, RequestFault(FaultKind.CRASH, seconds=down_seconds), **options)
 
     def alter(self, api: str, change: Callable[[Any], object], **options: Any) -> Rule:
         """A broker that says something else: `change` is called with the answer, and may do with it what it likes."""
-        return self.add(api, Doom(Fate.ALTER, change=change), **options)
+        return self.add(api, RequestFault(FaultKind.ALTER, change=change), **options)
 
     def garble(self, api: str, **options: Any) -> Rule:
         """What arrives is not what was sent: bytes behind the correlation id are others, or missing."""
-        return self.add(api, Doom(Fate.GARBLE), **options)
+        return self.add(api, RequestFault(FaultKind.GARBLE), **options)
 
     def watch(self, api: str, *, times: int = 1 << 30, **options: Any) -> Rule:
         """No fault: requests pass, and are counted."""
@@ -210,29 +218,29 @@ class WorldFaults:
         self._rules.clear()
         self._odds = None
 
-    def decide(self, header: RequestHeader, request: Request) -> Doom:
+    def decide(self, header: RequestHeader, request: Request) -> RequestFault:
         for rule in self._rules:
-            if rule.meets(header, request) and rule.doom is not PASSES:
-                return rule.doom
+            if rule.meets(header, request) and rule.fault is not PASSES:
+                return rule.fault
         return PASSES if self._odds is None else self._draw(header.api, self._odds)
 
-    def _draw(self, api: Api, odds: Odds) -> Doom:
+    def _draw(self, api: Api, odds: Odds) -> RequestFault:
         drawn = self._random.random()
-        for fate in _BY_CHANCE:
-            drawn -= getattr(odds, fate.name.lower())
+        for kind in _BY_CHANCE:
+            drawn -= getattr(odds, kind.name.lower())
             if drawn < 0:
-                return self._doom(fate, api, odds)
+                return self._drawn(kind, api, odds)
         return PASSES
 
-    def _doom(self, fate: Fate, api: Api, odds: Odds) -> Doom:
+    def _drawn(self, kind: FaultKind, api: Api, odds: Odds) -> RequestFault:
         seconds = self._random.uniform(0, odds.longest_delay_seconds)
-        if fate not in (Fate.ERROR, Fate.ERROR_AFTER):
-            return Doom(fate, seconds=seconds)
-        codes = (_CHANCE_CODES if fate is Fate.ERROR else _CHANCE_CODES_AFTER).get(api)
-        return Doom(fate, self._random.choice(codes)) if codes else PASSES
+        if kind not in (FaultKind.ERROR, FaultKind.ERROR_AFTER):
+            return RequestFault(kind, seconds=seconds)
+        codes = (_CHANCE_CODES if kind is FaultKind.ERROR else _CHANCE_CODES_AFTER).get(api)
+        return RequestFault(kind, self._random.choice(codes)) if codes else PASSES
 
 
-_BY_CHANCE = tuple(fate for fate in Fate if fate.name.lower() in Odds._fields)
+_BY_CHANCE = tuple(kind for kind in FaultKind if kind.name.lower() in Odds._fields)
 
 
 def _code(code: str | int) -> int:

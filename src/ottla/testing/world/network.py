@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 from ottla.testing.simulated_system import SimulatedSystem
 from ottla.testing.simulation.network import SimulatedSocket
 from ottla.testing.world.answers import alter, garble, refuse, spoil
-from ottla.testing.world.faults import Doom, Fate, WorldFaults
+from ottla.testing.world.faults import FaultKind, RequestFault, WorldFaults
 from ottla.wire import apis
 from ottla.wire.frames import decode_request_body
 from ottla.wire.header import RequestHeader, read_correlation_id, read_request_header
@@ -26,7 +26,7 @@ from ottla.wire.schema import Request
 SIZE_BYTES = 4
 LEAST_DELAY_SECONDS, MOST_DELAY_SECONDS = 0.0001, 0.003
 FULL_BYTES = 1 << 16  # so many that the broker has not taken make the client wait
-HOLDS_BACK = (Fate.ERROR, Fate.SILENCE, Fate.CUT, Fate.CUT_REQUEST)
+HOLDS_BACK = (FaultKind.ERROR, FaultKind.SILENCE, FaultKind.CUT, FaultKind.CUT_REQUEST)
 
 
 class Expected(NamedTuple):
@@ -34,7 +34,7 @@ class Expected(NamedTuple):
 
     header: RequestHeader
     request: Request
-    doom: Doom
+    fault: RequestFault
     canned: bytes | None = None
     """What is answered in place of the broker."""
 
@@ -151,28 +151,28 @@ class Link:
     def _request(self, frame: bytes) -> None:
         header = read_request_header(frame[SIZE_BYTES:])
         request = decode_request_body(header, frame[SIZE_BYTES:])
-        doom = self.network.faults.decide(header, request)
-        self.network.note(f"connection {self.number}: {header.api.name} {header.correlation_id} {doom.fate.value}")
-        if doom.fate is Fate.DELAY:
-            self._there_after = max(self._there_after, self.network.system.now() + doom.seconds)
-        if doom.fate is Fate.ERROR:
-            canned = refuse(header, request, doom.code)
+        fault = self.network.faults.decide(header, request)
+        self.network.note(f"connection {self.number}: {header.api.name} {header.correlation_id} {fault.kind.value}")
+        if fault.kind is FaultKind.DELAY:
+            self._there_after = max(self._there_after, self.network.system.now() + fault.seconds)
+        if fault.kind is FaultKind.ERROR:
+            canned = refuse(header, request, fault.code)
             if canned is None:  # it must be asked, to know what to refuse
-                doom = doom._replace(fate=Fate.ERROR_AFTER)
+                fault = fault._replace(kind=FaultKind.ERROR_AFTER)
             else:
-                self._expected.append(Expected(header, request, doom, canned))
+                self._expected.append(Expected(header, request, fault, canned))
                 self._send_canned()
                 return
-        if doom.fate is not Fate.CUT and not (header.api is apis.PRODUCE and cast(Any, request).acks == 0):
-            self._expected.append(Expected(header, request, doom))
-        if doom.fate not in HOLDS_BACK:
+        if fault.kind is not FaultKind.CUT and not (header.api is apis.PRODUCE and cast(Any, request).acks == 0):
+            self._expected.append(Expected(header, request, fault))
+        if fault.kind not in HOLDS_BACK:
             self._send_there(frame)
-        elif doom.fate is Fate.SILENCE:
+        elif fault.kind is FaultKind.SILENCE:
             self._is_ignored = True
-        elif doom.fate is Fate.CUT_REQUEST:
+        elif fault.kind is FaultKind.CUT_REQUEST:
             self._send_there(frame[: len(frame) // 2])
             self.cut("is cut in a request")
-        elif doom.fate is Fate.CUT:
+        elif fault.kind is FaultKind.CUT:
             self.cut("is cut before a request")
 
     def _send_there(self, data: bytes) -> None:
@@ -239,23 +239,23 @@ class Link:
             self._send_canned()
 
     def _answer(self, frame: bytes, expected: Expected) -> None:
-        fate, code, seconds, change = expected.doom
-        if fate is Fate.ERROR_AFTER:
+        kind, code, seconds, change = expected.fault
+        if kind is FaultKind.ERROR_AFTER:
             frame = spoil(frame, expected.header, expected.request, code)
         if change is not None:
             frame = alter(frame, expected.header, change)
-        if fate is Fate.GARBLE:
+        if kind is FaultKind.GARBLE:
             frame = garble(frame, self.network.random)
-        if fate is Fate.DELAY_ANSWER:
+        if kind is FaultKind.DELAY_ANSWER:
             self._back_after = max(self._back_after, self.network.system.now() + seconds)
-        if fate is Fate.LOSE_ANSWER:
+        if kind is FaultKind.LOSE_ANSWER:
             self.cut("is cut before an answer")
-        elif fate is Fate.SWALLOW_ANSWER:
+        elif kind is FaultKind.SWALLOW_ANSWER:
             self.network.note(f"connection {self.number} is half open from now on")
             self.is_mute = True
-        elif fate is Fate.CRASH:
+        elif kind is FaultKind.CRASH:
             self.network.crash(seconds)
-        elif fate is Fate.CUT_ANSWER:
+        elif kind is FaultKind.CUT_ANSWER:
             self._send_back(frame[: len(frame) // 2])
             self.cut("is cut in an answer")
         else:

@@ -52,8 +52,8 @@ from ottla.controller.store import (
     parent_of,
     size_of,
 )
-from ottla.controller.zookeeper_address import MAX_REQUEST_BYTES, ZookeeperAddress
-from ottla.controller.zookeeper_reads import GET_CHILDREN, GET_DATA, Found, FoundNode, MultiRead
+from ottla.controller.zookeeper.address import MAX_REQUEST_BYTES, ZookeeperAddress
+from ottla.controller.zookeeper.reads import GET_CHILDREN, GET_DATA, Found, FoundNode, MultiRead
 
 T = TypeVar("T")
 logger = logging.getLogger("ottla.zookeeper")

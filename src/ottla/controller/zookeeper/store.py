@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from ottla.controller.store import Changed, StoreError, Watch
 from ottla.controller.threaded_store import ThreadedStore, Worker
-from ottla.controller.zookeeper_address import ZookeeperAddress
-from ottla.controller.zookeeper_nodes import NodeWatcher, ZookeeperNodes
+from ottla.controller.zookeeper.address import ZookeeperAddress
+from ottla.controller.zookeeper.nodes import NodeWatcher, ZookeeperNodes
 
 
 class ZookeeperStore(ThreadedStore[ZookeeperNodes]):

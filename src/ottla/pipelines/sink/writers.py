@@ -18,9 +18,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from ottla.client import Producer, TopicPartition
-from ottla.pipelines.sink_memory import Batch, Memory, SinkRefused, is_written, read_memory, remember
-from ottla.pipelines.sink_options import SinkOptions
-from ottla.pipelines.sink_rows import check_schema, tables_by_topic
+from ottla.pipelines.sink.memory import Batch, Memory, SinkRefused, is_written, read_memory, remember
+from ottla.pipelines.sink.options import SinkOptions
+from ottla.pipelines.sink.rows import check_schema, tables_by_topic
 
 _QUERY_ID = "sql.streaming.queryId"
 _RUN_ID = "spark.jobGroup.id"  # the jobs of a streaming query are a group of this name

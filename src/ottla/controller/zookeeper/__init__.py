@@ -1,0 +1,1 @@
+"""ZooKeeper as the home of the store: for clusters of several machines."""

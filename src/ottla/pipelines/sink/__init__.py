@@ -1,0 +1,1 @@
+"""The sink `ottla` of Spark: micro-batches as transactions."""
