@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, cast
 
-from ottla.broker.handlers.produce import Produced, find
 from ottla.broker.in_steps import InSteps
 from ottla.log.errors import LogError
 from ottla.records.validate import InvalidRecords, LargeBatch
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from ottla.broker.handlers.produce import Produced
     from ottla.broker.loop.slices import Job, Steps
     from ottla.wire.messages.produce import PartitionProduceData, PartitionProduceResponse, TopicProduceData
     from ottla.wire.parts import Buffer
@@ -52,12 +52,12 @@ def _partition(
     except LargeBatch as batch:
         large = LargeBatch(memoryview(bytearray(batch.batch)), batch.header)
     index, version = data.index, produced.version
-    partition = find(produced.broker, topic, index, version)
+    partition = produced.target(topic, index)
     assert partition is not None
     placement = partition.log.placement
     try:
         validated = yield from partition.writer.validate_large(large, produced.now_ms)
-        if find(produced.broker, topic, index, version) is not partition:  # it was deleted meanwhile
+        if produced.target(topic, index) is not partition:  # it was deleted meanwhile
             return produced.refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if partition.log.placement is not placement:  # its topic grows: keys were not looked at as they must be
             return produced.refused(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -38,6 +38,7 @@ from ottla.log.segments import Segments
 from ottla.log.snapshot import Snapshots
 from ottla.log.topic_config import TopicConfig
 from ottla.log.truncation import Cut, cut_fully, cut_to, prepare_cut, settle_cut, truncate_fully, truncate_to
+from ottla.records import checksum
 from ottla.records.batch import CONTROL, BatchHeader
 from ottla.records.build import ControlMarker, read_marker
 from ottla.records.codec import stamp_batches
@@ -258,6 +259,7 @@ class Log:
     def _make_folder(self) -> None:
         """The first record comes. What fails half way is done again with the next."""
         with self.refusing():
+            checksum.prepare()  # large batches need it, and it opens files: better now than when there are none left
             self.owner.before_folder()
             self.files.make_folder(self.folder)
             if self.topic_id is not None:

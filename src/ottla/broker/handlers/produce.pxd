@@ -36,4 +36,5 @@ cdef class Produced:
     cpdef object partition(self, object topic, object data)
     @cython.locals(base_offset=int64_t, end_offset=int64_t, log_append_time_ms=int64_t, waiting=Acknowledgements)
     cpdef object wait(self, object partition, object index, (int64_t, int64_t, int64_t) placed, int64_t size_bytes)
+    cpdef object target(self, object topic, object index)
     cpdef object refused(self, object index, object code, object log_start_offset=*)

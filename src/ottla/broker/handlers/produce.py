@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.leaders import FIRST_PRODUCE_WITH_LEADER, hint_producer
+from ottla.broker.produce_in_steps import in_steps
 from ottla.broker.quotas.quotas import PRODUCER_BYTE_RATE
 from ottla.controller.topic_names import INTERNAL
 from ottla.log.errors import LogError
@@ -60,22 +61,16 @@ def handle(
     if not is_one and (
         context.size_bytes > AT_ONCE_BYTES or sum([len(topic.partition_data) for topic in topics]) > AT_ONCE_PARTITIONS
     ):
-        return _in_steps(produced)
+        return in_steps(produced)
     try:
         for topic in topics:
             answers = produced.begin(topic)
             for data in topic.partition_data:
                 answers.append(produced.partition(topic, data))
     except LargeBatch:
-        return _in_steps(produced)
+        return in_steps(produced)
     produced.appended()
     return None
-
-
-def _in_steps(produced: Produced) -> Steps:
-    from ottla.broker.produce_in_steps import in_steps
-
-    return in_steps(produced)
 
 
 def _when_admitted(broker: Broker, request: ProduceRequest, context: Context) -> Response | Steps | None:
@@ -200,7 +195,7 @@ class Produced:
         index = data.index
         if self.acks not in ALLOWED_ACKS:
             return self.refused(index, ErrorCode.INVALID_REQUIRED_ACKS)
-        partition = find(self.broker, topic, index, self.version)
+        partition = self.target(topic, index)
         if partition is None:
             named = topic.name if self.version < FIRST_VERSION_WITH_TOPIC_IDS else topic.topic_id
             return self.refused(index, self.broker.topics.missing_code(named, index))
@@ -242,6 +237,10 @@ class Produced:
         waiting = partition.acknowledgements
         waiting.wait(end_offset, self.acks, self, (answer, size_bytes), due)
         return answer
+
+    def target(self, topic: TopicProduceData, index: int) -> Partition | None:
+        """The partition that is meant, if it is here."""
+        return find(self.broker, topic, index, self.version)
 
     def comes_too_late(self, partition: Partition, records: Buffer | None) -> bool:
         """Whether a transaction was ended while its write was under way: what comes now would stay undecided."""
