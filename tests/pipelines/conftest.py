@@ -35,14 +35,16 @@ CONFIGS = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One worker runs all tests on the session, so that it is started once; another those that have no use for it.
+    """One worker runs all tests on the session, so that it is started once; another those on a server or a cluster.
 
-    Spark's own warnings are not ours.
+    Any worker runs the rest. Spark's own warnings are not ours.
     """
     for item in items:
         if item.path.is_relative_to(HERE):
-            group = "spark processes" if item.path.name in APART else "spark"
-            item.add_marker(pytest.mark.xdist_group(group))
+            if item.path.name in APART:
+                item.add_marker(pytest.mark.xdist_group("spark processes"))
+            elif "spark" in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.xdist_group("spark"))
             for module in ("pyspark", "py4j", "distutils"):
                 item.add_marker(pytest.mark.filterwarnings(f"ignore::Warning:{module}"))
 

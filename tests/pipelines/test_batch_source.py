@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import AnalysisException
 
+from ottla.client import Admin, Offset, TopicPartition
 from ottla.testing import LocalBroker
 from tests.pipelines.topics import KEPT, write
 
@@ -54,6 +55,16 @@ def test_conditions_reach_the_source(spark: "SparkSession", ottla_session: Local
     frame = read(plain, ottla_session, subscribe="conditions")
     assert frame.count() == 20
     assert frame.where("partition = 1 AND offset > 7").count() == 2
+
+
+def test_a_pattern_does_not_take_topics_of_the_cluster_itself(spark: "SparkSession", ottla: LocalBroker) -> None:
+    ottla.topic("plain", partitions=1)
+    write(ottla, "plain", range(3), partitions=1)
+    with Admin(ottla.bootstrap) as admin:
+        admin.alter_group_offsets("a-group", {TopicPartition("plain", 0): Offset(1)})
+        assert "__consumer_offsets" in [topic.name for topic in admin.list_topics()]
+    assert {row.topic for row in read(spark, ottla, subscribePattern=".*").collect()} == {"plain"}
+    assert read(spark, ottla, subscribe="__consumer_offsets", columns="topic").count() > 0
 
 
 def test_a_range_is_read_by_offset_and_by_time_and_in_parts(spark: "SparkSession", ottla_session: LocalBroker) -> None:

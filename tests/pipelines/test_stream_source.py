@@ -2,12 +2,12 @@
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from ottla.client import Admin, Producer
+from ottla.client import Admin, NewRecord, Producer
 from ottla.testing import LocalBroker
 from tests.pipelines.topics import write
 
@@ -73,6 +73,32 @@ def test_what_is_available_now_is_read_in_batches_and_the_group_shows_it(
     assert values(spark, "limited_rows") == numbered(10)
     assert [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]] == [6, 4]
     assert ottla.lag("lag-of-query") == 0
+
+
+@pytest.mark.parametrize("trigger", [{"availableNow": True}, {"processingTime": "0 seconds"}])
+def test_records_that_grow_in_the_middle_of_a_topic_come_in_more_batches(
+    trigger: dict[str, Any], spark: "SparkSession", ottla: LocalBroker, tmp_path: Path
+) -> None:
+    """By their number all of them would be one batch, of 650 kB."""
+    ottla.topic("mixed", partitions=1)
+    sizes = [10] * 4000 + [1000] * 500 + [100_000]
+    with Producer(ottla.bootstrap) as producer:
+        producer.send_many("mixed", [NewRecord(b"%0*d" % (size, number)) for number, size in enumerate(sizes)])
+    frame = stream(spark, ottla, subscribe="mixed", maxBytesPerTrigger=120_000, maxOffsetsPerTrigger=10_000)
+    taken: list[int] = []
+
+    def take(batch: "DataFrame", _: int) -> None:
+        row = batch.selectExpr("sum(length(value))").collect()[0]
+        taken.append(row[0])
+
+    query = frame.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path)).trigger(**trigger).start()
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert sum(taken) == sum(sizes)
+    assert max(taken) <= 120_000
+    assert 6 <= len(taken) <= 9
 
 
 def test_a_topic_that_was_created_again_stops_the_query(

@@ -35,6 +35,7 @@ def _errors_as_sentences() -> Iterator[None]:
     try:
         from ottla.pipelines.java import JavaMissing
         from ottla.pipelines.session import SparkMissing
+        from ottla.pipelines.tables.java_end import why_java_ended, why_memory
         from ottla.pipelines.tables.pipeline import PipelineRefused
         from ottla.pipelines.tables.plain_table import StoreFailed
         from ottla.pipelines.tables.reasons import first_line
@@ -48,6 +49,9 @@ def _errors_as_sentences() -> Iterator[None]:
     except (PipelineRefused, PipelineFailed, StoreFailed, JavaMissing, SparkMissing, *FINAL) as error:
         raise CommandFailed(str(error)) from None
     except Exception as error:
+        reason = why_java_ended() or why_memory(error)
+        if reason is not None:
+            raise CommandFailed(reason) from None
         if type(error).__module__.startswith(("pyspark", "py4j", "deltalake", "_internal", "pyarrow")):
             raise CommandFailed(first_line(error)) from None
         raise
@@ -69,8 +73,11 @@ def _session(options: argparse.Namespace, pipeline: Pipeline) -> SparkSession:
 
     # What it logs when Java is gone are stacks; the command ends with a sentence.
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+    logging.getLogger().addFilter(lambda record: False)  # what it logs by no logger's name; others are not asked
     session = spark_session(options.master, name=f"ottla-{pipeline.name}", configs=session_configs(pipeline))
     session.sparkContext.setLogLevel("OFF")
+    accumulators: Any = session.sparkContext._accumulatorServer
+    accumulators.handle_error = lambda *_: None
     return session
 
 

@@ -43,7 +43,8 @@ class Catalog:
         """Those that are subscribed to, as they are now, but for some that are known to be gone."""
         wanted = self._options.subscription
         if wanted.pattern is not None:
-            return {topic.name: topic for topic in self.admin.list_topics() if wanted.takes(topic.name)}
+            found = (topic for topic in self.admin.list_topics() if not topic.is_internal)
+            return {topic.name: topic for topic in found if wanted.takes(topic.name)}
         names = [name for name in wanted.topics or sorted(wanted.assigned or ()) if name not in without]
         return {topic.name: topic for topic in self.admin.describe_topics(names)} if names else {}
 

@@ -22,7 +22,7 @@ _COMMON = (
     "kafka.max.partition.fetch.bytes", "kafkaConsumer.pollTimeoutMs", "kafka.group.id", "groupIdPrefix",
 )  # fmt: skip
 BATCH_NAMES = (*_COMMON, "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
-STREAM_NAMES = (*_COMMON, "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+STREAM_NAMES = (*_COMMON, "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _ISOLATIONS = {"read_committed": Isolation.READ_COMMITTED, "read_uncommitted": Isolation.READ_UNCOMMITTED}
 _WAYS = ("subscribe", "subscribePattern", "assign")
 _EDGES: dict[int, Position] = {-2: EARLIEST, -1: LATEST}
@@ -72,6 +72,7 @@ class SourceOptions:
     least_partitions: int | None
     records_per_partition: int | None
     offsets_per_trigger: int | None
+    bytes_per_trigger: int | None
     least_offsets_per_trigger: int | None
     trigger_delay_ms: int
     group_id: str | None
@@ -102,6 +103,7 @@ def source_options(given: Mapping[str, str], *, is_stream: bool) -> SourceOption
         least_partitions=options.number("minPartitions", None, least=1),
         records_per_partition=options.number("maxRecordsPerPartition", None, least=1),
         offsets_per_trigger=options.number("maxOffsetsPerTrigger", None, least=1),
+        bytes_per_trigger=options.number("maxBytesPerTrigger", None, least=1),
         least_offsets_per_trigger=options.number("minOffsetsPerTrigger", None, least=1),
         trigger_delay_ms=options.duration_ms("maxTriggerDelay", 15 * 60_000),
         group_id=_group_id(options, subscription),

@@ -8,9 +8,16 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 
 from ottla.client import LATEST, ClientError, Offset, PartlyFailed, ServerError, Topic, TopicPartition
+from ottla.pipelines.byte_limit import ByteLimit
 from ottla.pipelines.catalog import Catalog, topic_id_text
 from ottla.pipelines.data_loss import LOGGER, report_loss
 from ottla.pipelines.offset_range import OffsetRange, split
@@ -34,6 +41,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._catalog = Catalog(options)
+        most_bytes = options.bytes_per_trigger
+        self._byte_limit: ByteLimit | None = None
+        if most_bytes is not None:
+            self._byte_limit = ByteLimit(options.cluster, options.isolation, most_bytes, options.poll_timeout_ms)
         self._last_end: StreamOffsets | None = None
         """Where Trigger.AvailableNow stops."""
         self._last_batch_at = time.monotonic()
@@ -49,8 +60,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamOffsets(starts, _ids(topics)).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        most = self._options.offsets_per_trigger
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+        most, most_bytes = self._options.offsets_per_trigger, self._options.bytes_per_trigger
+        if most is not None:
+            return ReadMaxRows(most)  # with the bytes, if both are limited
+        return ReadAllAvailable() if most_bytes is None else ReadMaxBytes(most_bytes)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._last_end = self._now()
@@ -69,6 +82,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         if isinstance(limit, ReadMaxRows):
             ends.offsets = limit_offsets(starts, ends.offsets, limit.max_rows)
+        if self._byte_limit is not None and not isinstance(limit, ReadAllAvailable):
+            ends.offsets = self._byte_limit.limited(starts, ends.offsets)
         if ends.offsets != begun.offsets:
             self._last_batch_at = time.monotonic()
         return ends.to_json()
@@ -91,6 +106,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         self._catalog.close()
+        if self._byte_limit is not None:
+            self._byte_limit.close()
 
     # How it is found.
 

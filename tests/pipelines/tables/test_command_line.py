@@ -108,6 +108,8 @@ def test_a_file_that_is_none_is_told(tmp_path: Path, capsys: pytest.CaptureFixtu
     (tmp_path / "empty.py").write_text("x = 1\n")
     assert "there is no `pipeline = Pipeline(...)` in it" in says(capsys, "run", str(tmp_path / "empty.py"))[1]
     (tmp_path / "wrong.py").write_text("x = 1\ny = z\n")
+    (tmp_path / "ends.py").write_text("import sys\nsys.exit('no configuration')\n")
+    assert "ends.py: line 2: SystemExit: no configuration" in says(capsys, "run", str(tmp_path / "ends.py"))[1]
     assert "wrong.py: line 2: NameError: name 'z' is not defined" in says(capsys, "run", str(tmp_path / "wrong.py"))[1]
 
 

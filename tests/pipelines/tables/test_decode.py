@@ -182,6 +182,15 @@ def test_key_columns_are_asked_for_wherever_the_event_has_them(where: str, decla
     assert [json.loads(row["_new_columns"])["id"] for row in rows] == ["bigint", "bigint"]
 
 
+def test_the_type_of_a_column_that_is_left_out_is_nobodys_concern() -> None:
+    types = {"id": "bigint", "name": "string", "place": "geometry"}
+    event = {"op": "c", "after": {"id": 1, "place": "x"}, "position": 1, "schema": {"version": 1, "columns": types}}
+    left_out, listed = decoded([event], left_out=frozenset(["place"])), decoded([event], listed=frozenset(COLUMNS))
+    assert [(row["id"], row["_error"]) for row in left_out + listed] == [(1, None)] * 2
+    (row,) = decoded([event])
+    assert "the type 'geometry' is unknown" in row["_error"]
+
+
 @pytest.mark.parametrize("kind", ["double", "float"])
 def test_zero_is_one_key_whatever_its_sign(kind: str) -> None:
     """As in every database. Its text says in which bucket a row is."""
@@ -189,6 +198,21 @@ def test_zero_is_one_key_whatever_its_sign(kind: str) -> None:
     rows = decoded(events, columns={"id": kind, "value": kind})
     assert [str(row["id"]) for row in rows] == ["0.0"] * 3
     assert [str(row["value"]) for row in rows] == ["-0.0"] * 3
+
+
+def test_a_decimal_that_is_written_as_a_number_keeps_its_digits() -> None:
+    columns = {"id": "bigint", "sum": "decimal(38,10)", "half": "double", "text": "string"}
+    event = b'{"op": "c", "after": {"id": 1, "sum": %s, "half": 0.5, "text": 1.5}, "position": 1}'
+    written = [b"12345678901234567890.0123456789", b"-0.1", b"1e3", b"7"]
+    rows = decoded([event % number for number in written], columns=columns)
+    assert [row["_error"] for row in rows] == [None] * 4
+    assert [f"{row['sum']:f}" for row in rows] == [
+        "12345678901234567890.0123456789",
+        "-0.1000000000",
+        "1000.0000000000",
+        "7.0000000000",
+    ]
+    assert {(row["half"], row["text"]) for row in rows} == {(0.5, "1.5")}
 
 
 def test_types_beyond_json() -> None:

@@ -173,3 +173,8 @@ def test_a_batch_is_no_larger_than_a_driver_holds_whatever_a_topic_has(ottla: Lo
         spark: Any = Reader()
         messages_after(spark, pipeline, pipeline.tables[0], house.run.applier)
         assert spark.asked["maxOffsetsPerTrigger"] == most
+        assert spark.asked["maxBytesPerTrigger"] == str(64 << 20)
+    spark = Reader()
+    pipeline = Pipeline(ottla.bootstrap, house.pipeline.tables, format="kafka")
+    messages_after(spark, pipeline, pipeline.tables[0], house.run.applier)
+    assert "maxBytesPerTrigger" not in spark.asked

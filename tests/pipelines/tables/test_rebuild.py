@@ -7,13 +7,14 @@ import random
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ottla.client import Admin, NewRecord, Producer, TopicPartition
 from ottla.pipelines import Pipeline, Table, read_arrow
 from ottla.pipelines.tables import rebuild as rebuild_module
+from ottla.pipelines.tables.applier import Applier, Outcome
 from ottla.pipelines.tables.layout import Layout, TableRefused
 from ottla.pipelines.tables.rebuild import rebuild
 from ottla.pipelines.tables.runner import run_pipeline
@@ -74,6 +75,34 @@ def test_a_table_is_made_anew_from_its_topic(
         assert rows_in(tmp_path / "t") == current(changes)
         rebuild(spark, pipeline, table, str(tmp_path / "expected"))
         assert verify_tables(str(tmp_path / "expected"), table.target).is_equal
+
+
+@pytest.mark.ottla(topics={TOPIC: 2})
+def test_batches_are_no_larger_than_memory_holds_whatever_messages_are_large(
+    engine: str, spark: SparkSession, ottla: LocalBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the pipeline, of a rebuild, and so of a comparison with the topic. By their number they would be one."""
+    changes = [Change(key, key, "s") for key in range(200)]
+    changes += [Change(key, 1000 + key, "x" * 10_000) for key in range(20)] + [Change(0, 2000, "y" * 90_000)]
+    send(ottla, TOPIC, changes)
+    counts: list[int] = []
+    apply = Applier.apply
+
+    def counted(self: Applier, *given: Any) -> Outcome:
+        outcome = apply(self, *given)
+        counts.append(outcome.changes)
+        return outcome
+
+    monkeypatch.setattr(Applier, "apply", lambda self, frame, read_through=None: counted(self, frame, read_through))
+    table = Table(TOPIC, str(tmp_path / "t"), ("id",), buckets=BUCKETS)
+    pipeline = Pipeline(ottla.bootstrap, (table,), max_bytes_per_trigger=130_000, engine=engine)
+    run_pipeline(spark, pipeline, is_once=True)
+    assert rows_in(tmp_path / "t") == current(changes)
+    assert 3 <= len(counts) <= 4
+    counts.clear()
+    rebuild(spark, replace(pipeline, engine="deltalake"), table, str(tmp_path / "expected"))
+    assert 3 <= len(counts) <= 4
+    assert verify_tables(str(tmp_path / "expected"), table.target).is_equal
 
 
 @pytest.mark.ottla(topics={TOPIC: 2})

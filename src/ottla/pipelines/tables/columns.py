@@ -48,6 +48,18 @@ class DoesNotFit(ValueError):
     """A value or type that a column cannot take; the text says why."""
 
 
+class WrittenFloat(float):
+    """A number of a JSON text that knows how it was written: a decimal has more digits than a float."""
+
+    __slots__ = ("text",)
+    text: str
+
+    def __new__(cls, text: str) -> WrittenFloat:
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+
 def type_named(name: str) -> str:
     """The one name of a type that has several; refuses what is not known."""
     plain = name.strip().lower()
@@ -220,6 +232,8 @@ def _boolean(value: object) -> bool:
 def _decimal_text(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise DoesNotFit(f"{value!r} is no number")
+    if isinstance(value, WrittenFloat):
+        return value.text
     return repr(value) if isinstance(value, float) else str(value)
 
 

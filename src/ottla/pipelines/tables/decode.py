@@ -9,7 +9,7 @@ table has them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ import pyarrow as pa
 from ottla.pipelines.tables.columns import (
     Columns,
     DoesNotFit,
+    WrittenFloat,
     arrow_type,
     check_keys,
     check_name,
@@ -110,7 +111,7 @@ class _Batch:
         changes: list[_Change | None] = []
         outcomes: list[_Outcome] = []
         places: list[int] = []
-        for index, (document, problem) in enumerate(_parsed(values)):
+        for index, (document, problem) in enumerate(_parsed(values, self._decode_json())):
             found, error, new_columns = self._read(document, problem, keys[index], offsets[index])
             for change in found or (None,):
                 changes.append(change)
@@ -140,6 +141,11 @@ class _Batch:
             ),
         ]
         return pa.record_batch(columns, schema=self.decoding.schema())
+
+    def _decode_json(self) -> Callable[[str], object]:
+        """Only a column of decimals asks for the digits of a number."""
+        has_decimals = any(kind.startswith("decimal") for kind in self.decoding.columns.values())
+        return _DECODE_EXACTLY if has_decimals else _DECODE_JSON
 
     def _read(
         self, document: object, problem: str | None, message_key: bytes | None, offset: int
@@ -215,7 +221,8 @@ class _Batch:
         # One answer for all events of a version, which is found by what it declares.
         declared = f"{event.columns}{asked}" if asked else str(event.columns)
         if declared not in self.checked_schemas:
-            asked |= {str(name): type_named(str(kind)) for name, kind in event.columns.items()}
+            wanted = {str(name): str(kind) for name, kind in event.columns.items() if self.decoding.wants(str(name))}
+            asked |= {name: type_named(kind) for name, kind in wanted.items()}
             self.checked_schemas[declared] = self._beyond_known(asked)
         return self.checked_schemas[declared]
 
@@ -280,13 +287,16 @@ def _key_in(row: Mapping[str, Any] | None, keys: Sequence[str]) -> Row | None:
 
 
 _DECODE_JSON = json.JSONDecoder().decode
+_DECODE_EXACTLY = json.JSONDecoder(parse_float=WrittenFloat).decode
 
 
-def _parsed(values: Sequence[bytes | None]) -> Iterator[tuple[object, str | None]]:
+def _parsed(
+    values: Sequence[bytes | None], decode_json: Callable[[str], object]
+) -> Iterator[tuple[object, str | None]]:
     """Each value as JSON, or why it is none."""
     for value in values:
         try:
-            yield (None if value is None else _DECODE_JSON(value.decode())), None
+            yield (None if value is None else decode_json(value.decode())), None
         except (ValueError, RecursionError):
             yield _parsed_with_care(value or b"")
 
@@ -294,6 +304,6 @@ def _parsed(values: Sequence[bytes | None]) -> Iterator[tuple[object, str | None
 def _parsed_with_care(value: bytes) -> tuple[object, str | None]:
     """What is not plain UTF-8 may still be JSON in another encoding."""
     try:
-        return json.loads(value), None
+        return json.loads(value, parse_float=WrittenFloat), None
     except (ValueError, RecursionError) as error:
         return None, f"the message is no JSON: {error}"

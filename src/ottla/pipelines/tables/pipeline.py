@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from ottla.client import Isolation
+from ottla.pipelines.byte_limit import DEFAULT_BATCH_BYTES
 from ottla.pipelines.options import OptionError
 from ottla.pipelines.source_options import BATCH_NAMES, STREAM_NAMES, source_options
 from ottla.pipelines.tables import settings
@@ -101,6 +102,7 @@ class Pipeline:
     storage_options: Mapping[str, str] | None = None
     trigger_seconds: float = 1.0
     max_offsets_per_trigger: int = DEFAULT_BATCH_OFFSETS
+    max_bytes_per_trigger: int = DEFAULT_BATCH_BYTES
     fold_minutes: float = 10.0
     fold_idle_seconds: float = 30.0
     clean_minutes: float = 60.0
@@ -246,14 +248,14 @@ def _from_python(file: Path) -> Pipeline:
         found = runpy.run_path(str(file)).get("pipeline")
     except OSError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PipelineRefused(f"{_place_in(file, error)}{type(error).__name__}: {error}") from error
     if not isinstance(found, Pipeline):
         raise PipelineRefused("there is no `pipeline = Pipeline(...)` in it")
     return found
 
 
-def _place_in(file: Path, error: Exception) -> str:
+def _place_in(file: Path, error: BaseException) -> str:
     """The line of the file that an error comes from."""
     lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == str(file)]
     return f"line {lines[-1]}: " if lines else ""

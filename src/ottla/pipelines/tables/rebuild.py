@@ -5,24 +5,30 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyspark.sql.functions as fn
 from deltalake import DeltaTable
 
+from ottla.client import ClientOptions, TopicPartition
+from ottla.pipelines.byte_limit import ByteLimit
+from ottla.pipelines.client_options import Cluster
+from ottla.pipelines.rate_limit import limit_offsets
 from ottla.pipelines.tables.applier import Applier
 from ottla.pipelines.tables.layout import TableRefused, changes_path
 from ottla.pipelines.tables.local_engine import LocalEngine
 from ottla.pipelines.tables.pipeline import DEFAULT_BATCH_OFFSETS, Pipeline, Table
 from ottla.pipelines.tables.table import Offsets
-from ottla.pipelines.tables.topic_ends import COUNT, spans, topic_mark
+from ottla.pipelines.tables.topic_ends import COUNT, Span, spans, topic_mark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CHUNK_OFFSETS = DEFAULT_BATCH_OFFSETS
 _MOST_PARTITIONS = 4096
+_PATIENCE_MS = 120_000
 _NOTHING = -1
 
 
@@ -56,16 +62,34 @@ def _filled(
     applier.sends_letters = sends_letters
     applier.mark = topic_mark(pipeline.bootstrap, table.source)
     partitions = spans(pipeline.bootstrap, table.source, pipeline.isolation())
-    chunk = max(CHUNK_OFFSETS // max(len(partitions), 1), 1)
-    for begin in range(0, max((span.end - span.start for span in partitions.values()), default=0), chunk):
-        starts = {str(at): min(span.start + begin, span.end) for at, span in partitions.items()}
-        ends = {str(at): min(span.start + begin + chunk, span.end) for at, span in partitions.items()}
+    for starts, ends in _chunks(pipeline, table.source, partitions):
         messages = _messages(spark, pipeline, table, starts, ends, as_of_ms)
         read = {(table.source, int(at)): end - 1 for at, end in ends.items() if end > starts[at]}
         read[table.source, COUNT] = len(partitions)
         applier.apply(messages, read_through={} if as_of_ms is not None else read)
     applier.fold()
     return applier
+
+
+def _chunks(
+    pipeline: Pipeline, topic: str, partitions: Mapping[int, Span]
+) -> Iterator[tuple[dict[str, int], dict[str, int]]]:
+    """From where to where each partition is read, batch after batch: no more of it than a pipeline takes at a time."""
+    at = {TopicPartition(topic, partition): span.start for partition, span in partitions.items()}
+    last = {TopicPartition(topic, partition): span.end for partition, span in partitions.items()}
+    cluster = Cluster(pipeline.bootstrap, ClientOptions(client_id="ottla-pipeline"))
+    limit = ByteLimit(cluster, pipeline.isolation(), pipeline.max_bytes_per_trigger, _PATIENCE_MS)
+    try:
+        while at != last:
+            ends = limit.limited(at, limit_offsets(at, last, CHUNK_OFFSETS))
+            yield _by_partition(at), _by_partition(ends)
+            at = ends
+    finally:
+        limit.close()
+
+
+def _by_partition(offsets: Mapping[TopicPartition, int]) -> dict[str, int]:
+    return {str(place.partition): offset for place, offset in offsets.items()}
 
 
 def _messages(

@@ -16,6 +16,7 @@ from ottla.client import ClientError
 from ottla.pipelines.tables.applier import Applier, BadEvent, ColumnsUnsettled
 from ottla.pipelines.tables.apply import start_stream
 from ottla.pipelines.tables.columns import DoesNotFit
+from ottla.pipelines.tables.java_end import why_java_ended, why_memory
 from ottla.pipelines.tables.layout import TableRefused
 from ottla.pipelines.tables.pipeline import Pipeline, Table
 from ottla.pipelines.tables.plain_table import StoreFailed
@@ -113,10 +114,14 @@ class TableRun:
             self.is_complete = is_once
         elif isinstance(error, FINAL):
             raise PipelineFailed(f"{self.table.name}: {error}") from error
+        elif (reason := why_java_ended() or why_memory(error)) is not None:
+            raise PipelineFailed(f"{self.table.name}: {reason}") from error
         else:
             self._again_later(error)
 
     def _again_later(self, error: BaseException) -> None:
+        if (reason := why_java_ended()) is not None:
+            raise PipelineFailed(f"{self.table.name}: {reason}") from error
         self._say(f"{self.table.name}: {first_line(error)}; again in {self._wait_seconds:g} s")
         self._not_before = time.monotonic() + self._wait_seconds
         self._wait_seconds = min(self._wait_seconds * 2, _LONGEST_WAIT_SECONDS)
@@ -223,6 +228,8 @@ def messages_after(spark: SparkSession, pipeline: Pipeline, table: Table, applie
     reader = spark.readStream.format(pipeline.format).option("subscribe", table.source)
     reader = reader.option("startingOffsets", json.dumps({table.source: start}))
     reader = reader.option("maxOffsetsPerTrigger", str(pipeline.max_offsets_per_trigger))
+    if pipeline.format == "ottla":  # Spark's own source counts messages alone
+        reader = reader.option("maxBytesPerTrigger", str(pipeline.max_bytes_per_trigger))
     if pipeline.group is not None:
         reader = reader.option("kafka.group.id", pipeline.group)
     messages = reader.options(**pipeline.source_options()).load()
@@ -241,6 +248,21 @@ def run_pipeline(
 ) -> None:
     """Run until told to stop; with `is_once`, until all that was there at the start is in the tables."""
     runs = [TableRun(spark, pipeline, table, say) for table in pipeline.tables]
+    try:
+        _keep_running(runs, is_once=is_once, tell=tell, tell_seconds=tell_seconds, should_stop=should_stop)
+    except Exception as error:
+        reason = why_java_ended()
+        if reason is None or isinstance(error, PipelineFailed):
+            raise
+        raise PipelineFailed(reason) from error
+    for run in runs:
+        run.finish()
+        tell(run.progress())
+
+
+def _keep_running(
+    runs: list[TableRun], *, is_once: bool, tell: Tell, tell_seconds: float, should_stop: Callable[[], bool]
+) -> None:
     next_told = time.monotonic() + tell_seconds
     try:
         while not should_stop() and not all(run.is_complete for run in runs):
@@ -253,8 +275,5 @@ def run_pipeline(
                 next_told = time.monotonic() + tell_seconds
             time.sleep(POLL_SECONDS)
     finally:
-        for run in runs:
+        for run in runs if why_java_ended() is None else ():
             run.stop()
-    for run in runs:
-        run.finish()
-        tell(run.progress())

@@ -45,6 +45,7 @@ PIPELINE: Mapping[str, Kind] = {
     "storage_options": TEXT_BY_NAME,
     "trigger_seconds": POSITIVE,
     "max_offsets_per_trigger": COUNT,
+    "max_bytes_per_trigger": COUNT,
     "fold_minutes": POSITIVE,
     "fold_idle_seconds": POSITIVE,
     "clean_minutes": POSITIVE,
