@@ -70,7 +70,7 @@ def test_the_next_file_is_followed() -> None:
     [
         (event(40, b"", 300), "written with binlog_transaction_compression"),
         (event(39, b"", 300), "written with binlog_row_value_options"),
-        (event(38, b"", 300), "XA transactions"),
+        (event(38, b"", 300), "holds an XA transaction"),
         (query("INSERT INTO t VALUES (1)", 300), "holds a statement in place of rows"),
         (query("/* of a tool */ INSERT INTO shop.t VALUES (1)", 300, "other"), "holds a statement in place of rows"),
         (query("WITH a AS (SELECT 1) DELETE FROM t", 300), "holds a statement in place of rows"),

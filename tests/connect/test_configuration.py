@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from ottla.connect.configuration import Configuration, ConfigurationRefused, load
+from ottla.connect.secrets import Secrets
 
 GOOD = """
 bootstrap = "localhost:9092"
@@ -36,6 +37,21 @@ def test_secrets_come_from_the_environment_or_a_file_and_are_hidden(tmp_path: Pa
 def test_a_password_that_stands_in_the_file_is_hidden_too(tmp_path: Path) -> None:
     configuration = read(tmp_path, GOOD.replace("${env:PASSWORD}", "hunter2"))
     assert configuration.secrets.hide("for mysql://shop:hunter2@db/shop") == "for mysql://shop:***@db/shop"
+
+
+@pytest.mark.parametrize(
+    ("url", "said", "shown"),
+    [
+        # What stands behind an @ that is not quoted is taken for the host.
+        ("mysql://shop:hun@ter2@db/shop", "no host ter2@db", "no host ***@db"),
+        ("mysql://shop:hun@te/r2@db/shop", "no host te, no database r2@db", "no host ***, no database ***@db"),
+        ("postgresql://shop@db/shop?sslmode=on&password=hunter2", "no option hunter2 on db", "no option *** on db"),
+    ],
+)
+def test_passwords_in_urls_are_hidden(tmp_path: Path, url: str, said: str, shown: str) -> None:
+    secrets = Secrets({}, tmp_path)
+    assert secrets.resolve("url", url) == url
+    assert secrets.hide(said) == shown
 
 
 SINK = '[connectors.a]\ntype = "files-sink"\ntopics = ["t"]\npath = "p"\n'

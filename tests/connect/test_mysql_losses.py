@@ -10,7 +10,7 @@ from ottla.connect.configuration import load
 from ottla.connect.mysql.connection import SqlConnection
 from ottla.testing import LocalBroker
 from tests.connect.mariadb import MariaDb
-from tests.connect.mysql_running import events_of, source, state_of, wait_for_events
+from tests.connect.mysql_running import events_of, rows_in, source, state_of, table_of, wait_for_events
 from tests.connect.running import running, until, write_file
 from tests.connect.test_mysql import ORDERS, failed_with
 
@@ -64,6 +64,38 @@ def test_a_foreign_key_that_comes_later(ottla: LocalBroker, mariadb: MariaDb, da
         )
         assert "its foreign key more says ON UPDATE SET NULL" in failed_with(ottla.bootstrap)
         assert len(events_of(ottla.bootstrap, "orders")) == 2  # what came before it is there
+
+
+def test_rows_that_go_by_an_alter_that_ignores_them(
+    ottla: LocalBroker, mariadb: MariaDb, database: str, tmp_path: Path
+) -> None:
+    """The binlog has the statement, and none of the rows."""
+    mariadb.run(ORDERS, "INSERT INTO orders VALUES (1, 'a', 1), (2, 'a', 2), (3, 'b', 3)", database=database)
+    with running(tmp_path, ottla.bootstrap, source(mariadb, database)):
+        wait_for_events(ottla.bootstrap, "orders", 3)
+        mariadb.run("ALTER IGNORE TABLE orders ADD UNIQUE (item)", database=database)
+        left = rows_in(mariadb, database, "orders", ["id", "item", "amount"])
+        assert len(left) == 2
+        events = wait_for_events(ottla.bootstrap, "orders", 6)
+    assert [event["op"] for event in events[3:]] == ["t", "r", "r"]
+    assert events[3]["position"] <= events[4]["position"]
+    assert table_of(events[4:]) == left
+
+
+def test_xa_transactions(ottla: LocalBroker, mariadb: MariaDb, database: str, tmp_path: Path) -> None:
+    insert = "INSERT INTO orders VALUES ({}, 'a', 1)"
+    mariadb.run(ORDERS, insert.format(1), database=database)
+    with running(tmp_path, ottla.bootstrap, source(mariadb, database)):
+        wait_for_events(ottla.bootstrap, "orders", 1)
+        mariadb.run("XA START 'x'", insert.format(2), "XA END 'x'", "XA COMMIT 'x' ONE PHASE", database=database)
+        wait_for_events(ottla.bootstrap, "orders", 2)
+        mariadb.run(
+            "XA START 'x'", insert.format(3), "XA END 'x'", "XA PREPARE 'x'", "XA ROLLBACK 'x'", database=database
+        )
+        told = failed_with(ottla.bootstrap)
+    assert "holds an XA transaction" in told
+    assert "committed without XA PREPARE, and 'ottla connect reset'" in told
+    assert [event["key"]["id"] for event in events_of(ottla.bootstrap, "orders")] == [1, 2]
 
 
 def test_tables_with_a_history(ottla: LocalBroker, mariadb: MariaDb, database: str, tmp_path: Path) -> None:

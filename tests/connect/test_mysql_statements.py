@@ -78,6 +78,36 @@ def test_names_that_need_quotes() -> None:
 
 
 @pytest.mark.parametrize(
+    "statement",
+    [
+        "ALTER IGNORE TABLE orders ADD UNIQUE (id)",
+        "alter online ignore table shop.orders add n int, add unique index (n)",
+        "ALTER IGNORE TABLE orders MODIFY price INT",
+        "ALTER IGNORE TABLE IF EXISTS `orders` DROP PRIMARY KEY, ADD PRIMARY KEY (number)",
+        "ALTER IGNORE TABLE orders PARTITION BY RANGE (id) (PARTITION a VALUES LESS THAN (7))",
+    ],
+)
+def test_rows_may_be_gone(statement: str) -> None:
+    assert Statement(statement, "shop").thinned == "shop.orders"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ALTER TABLE orders ADD UNIQUE (id)",
+        "ALTER TABLE `ignore` ADD UNIQUE (id)",
+        "ALTER TABLE ignore ADD UNIQUE (id)",
+        "ALTER IGNORE TABLE orders ADD n INT",
+        "INSERT IGNORE INTO orders VALUES (1)",
+        "ALTER IGNORE",
+        "ALTER IGNORE TABLE",
+    ],
+)
+def test_no_rows_are_gone(statement: str) -> None:
+    assert Statement(statement, "shop").thinned is None
+
+
+@pytest.mark.parametrize(
     "text", ["", "/* nothing", "'", "SET STATEMENT", "ALTER TABLE", "TRUNCATE", "RENAME TABLE a TO"]
 )
 def test_what_is_no_statement_says_nothing(text: str) -> None:

@@ -106,7 +106,7 @@ class _Teller:
 
     def tell(self, connector: str, task: str, status: TaskStatus) -> None:
         if self._is_json:
-            print(json.dumps({"connector": connector, "task": task, **asdict(status)}), flush=True)
+            _print_whole(json.dumps({"connector": connector, "task": task, **asdict(status)}))
             return
         seen = (status.state, status.records, status.error)
         if self._told.get((connector, task)) == seen:
@@ -115,9 +115,13 @@ class _Teller:
         clock = datetime.fromtimestamp(status.time_ms / 1000, UTC).strftime("%H:%M:%S")
         rate = f"  {status.records_per_second:,.0f}/s" if status.records else ""
         error = f"  {status.error}" if status.error and status.state in ("waiting", "failed") else ""
-        print(
-            f"{clock}  {connector}/{task}  {status.state}  {counted(status.records, 'record')}{rate}{error}", flush=True
-        )
+        _print_whole(f"{clock}  {connector}/{task}  {status.state}  {counted(status.records, 'record')}{rate}{error}")
+
+
+def _print_whole(line: str) -> None:
+    """Tasks tell from threads of their own, and `print` writes the end of a line for itself."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def check(options: argparse.Namespace) -> int:

@@ -212,7 +212,7 @@ def _find(about: str, type_name: str, folder: Path) -> type[Connector]:
         raise ConfigurationRefused(f"{about}: {error.name} is not installed{advice}") from None
     except OSError as error:
         raise ConfigurationRefused(f"{about}: {module_name}: {(error.strerror or str(error)).lower()}") from None
-    except Exception as error:  # of the user's own file
+    except (Exception, SystemExit) as error:  # of the user's own file
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise ConfigurationRefused(f"{about}: {module_name} cannot be loaded: {reason}") from None
     found = getattr(module, class_name, None)

@@ -15,7 +15,8 @@ from urllib.parse import quote, quote_plus, unquote
 HIDDEN = "***"
 _REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
 _SECRET_NAME = re.compile(r"passw|secret|token|credential|private_key", re.IGNORECASE)
-_URL_PASSWORD = re.compile(r"^[\w+.-]+://[^/@\s:]*:([^@\s]+)@")
+_URL_PASSWORD = re.compile(r"^[\w+.-]+://[^/@\s:]*:(\S+)@")
+_URL_OPTION = re.compile(r"[?&]([^=&\s]+)=([^&\s]+)")
 
 
 class SecretMissing(ValueError):
@@ -39,8 +40,8 @@ class Secrets:
             resolved = _REFERENCE.sub(self._look_up, value)
             if may_be_secret(name):
                 self._learn(resolved)
-            if (found := _URL_PASSWORD.match(resolved)) is not None:
-                self._learn(found[1])
+            if "://" in resolved:
+                self._learn_url(resolved)
             return resolved
         if isinstance(value, list):
             return [self.resolve(name, each) for each in value]
@@ -69,6 +70,16 @@ class Secrets:
                 raise SecretMissing(f"{path}: {(error.strerror or str(error)).lower()}") from None
         self._learn(found)
         return found
+
+    def _learn_url(self, url: str) -> None:
+        if (found := _URL_PASSWORD.match(url)) is not None:
+            self._learn(found[1])
+            if "@" in found[1]:  # it is not quoted, and parts of it are taken for the host or the path
+                for part in re.split("[@/]", found[1]):
+                    self._learn(part)
+        for option in _URL_OPTION.finditer(url):
+            if may_be_secret(option[1]):
+                self._learn(option[2])
 
     def _learn(self, secret: str) -> None:
         """In all the forms that an error may show it in."""

@@ -18,10 +18,11 @@ SPOILT = 2
 """The number of the batch."""
 
 
-def _spoil(log: Path, byte: int, mask: int) -> None:
+def spoil(log: Path, byte: int, mask: int, number: int = SPOILT) -> None:
+    """Done twice it is undone."""
     starts = [position for position, _ in whole_batches(log.read_bytes())]
     with log.open("r+b") as file:
-        file.seek(starts[SPOILT] + byte)
+        file.seek(starts[number] + byte)
         [value] = file.read(1)
         file.seek(-1, 1)
         file.write(bytes([value ^ mask]))
@@ -36,8 +37,8 @@ class MirrorDamageContract:
         [
             pytest.param(80, 4, "a damaged batch at or behind offset 20: checksum is", id="a value"),
             pytest.param(22, 0x20, "a damaged batch at or behind offset 20: checksum is", id="a transaction ends"),
-            pytest.param(23, 0x80, "the source has no offsets 20 to 29, and the topic is not", id="its last offset"),
-            pytest.param(9, 4, "bytes hold no whole batch", id="its length"),
+            pytest.param(23, 0x80, "a damaged batch at or behind offset 20: the broker cannot", id="its last offset"),
+            pytest.param(9, 4, "a damaged batch at or behind offset 20: the broker cannot", id="its length"),
         ],
     )
     def test_what_has_rotted_is_told(self, target: str, tmp_path: Path, byte: int, mask: int, told: str) -> None:
@@ -50,13 +51,11 @@ class MirrorDamageContract:
             with Producer(source.bootstrap) as producer:
                 for number in range(BATCHES):
                     producer.send_many(topic, sent[number * RECORDS : (number + 1) * RECORDS])
-            _spoil(Path(source.folder) / f"{topic}-0" / f"{0:020}.log", byte, mask)
+            spoil(Path(source.folder) / f"{topic}-0" / f"{0:020}.log", byte, mask)
             sound = SPOILT * RECORDS
             with mirroring(tmp_path, source.bootstrap, target, [topic], **settings):
                 assert told in failed_with(target, topic)
             assert values_of(target, topic) == sent[:sound]
-            if "hold no whole" in told:
-                return  # the source does not find what is behind it, either
             behind = sound + RECORDS
             with Admin(source.bootstrap) as admin:
                 admin.delete_records({place: behind})

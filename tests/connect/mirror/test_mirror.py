@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from ottla.client import (
     ConfigOperation,
     NewRecord,
     NewTopic,
+    Offset,
     Producer,
     Resource,
     ResourceKind,
@@ -102,6 +104,21 @@ def test_new_topics_partitions_and_configurations_follow(eu: str, us: str, tmp_p
             wanted = Resource(ResourceKind.TOPIC, "eu.orders"), ["max.message.bytes"]
             until(lambda: admin.describe_configs([wanted[0]], wanted[1])[0].entries[0].value == "2000000")
             assert "eu.later-not" not in {topic.name for topic in admin.list_topics()}
+
+
+def test_timestamps_are_kept_whoever_has_set_them(eu: str, us: str, tmp_path: Path) -> None:
+    create(eu, "stamped", message_timestamp_type="LogAppendTime")
+    create(eu, "limited", message_timestamp_before_max_ms="1000", message_timestamp_after_max_ms="1000")
+    for topic in ("stamped", "limited"):
+        send(eu, topic, "a")
+    sent_at = max(record.timestamp for topic in ("stamped", "limited") for record in records_of(eu, topic))
+    until(lambda: time.time() * 1000 > sent_at + 1500)
+    with mirroring(tmp_path, eu, us, ["stamped", "limited"]):
+        for topic in ("stamped", "limited"):
+            copied(us, topic, 1)
+            assert [each.timestamp for each in records_of(us, topic)] == [
+                each.timestamp for each in records_of(eu, topic)
+            ]
 
 
 def test_a_mirror_goes_on_where_it_was(eu: str, us: str, tmp_path: Path) -> None:
@@ -214,6 +231,29 @@ def test_a_topic_that_was_created_again_is_told(eu: str, us: str, tmp_path: Path
     with mirroring(tmp_path, eu, us, ["orders"]):
         assert copied(us, "orders", 1)[-1] == b"b"
     assert values_of(us, "orders") == values_of(eu, "orders")
+
+
+def test_a_topic_that_is_deleted_on_the_source_keeps_its_copy_and_the_others_go_on(
+    eu: str, us: str, tmp_path: Path
+) -> None:
+    for topic in ("orders", "users"):
+        create(eu, topic)
+        send(eu, topic, "a")
+    with Admin(eu) as source, Admin(us) as target:
+        source.alter_group_offsets("g", {TopicPartition("orders", 0): 1, TopicPartition("users", 0): 1})
+        with mirroring(tmp_path, eu, us, ["orders", "users"], groups=["g"]):
+            copied(us, "orders", 1)
+            copied(us, "users", 1)
+            source.delete_topics(["orders"])
+            until(lambda: "not on the source any more: orders" in (getattr(status_of(us), "doing", None) or ""))
+            send(eu, "users", "b")
+            copied(us, "users", 2)
+            assert values_of(us, "orders") == [b"a"]
+            target.delete_topics(["orders"])
+            source.alter_group_offsets("g", {TopicPartition("users", 0): 2})
+            until(lambda: target.list_group_offsets("g").get(TopicPartition("users", 0), Offset(0)).offset >= 2)
+            send(eu, "users", "c")
+            copied(us, "users", 3)
 
 
 def test_a_copy_that_was_deleted_is_told(eu: str, us: str, tmp_path: Path) -> None:

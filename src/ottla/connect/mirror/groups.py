@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ottla.client import Admin, Offset, ServerError, TopicPartition
-from ottla.connect.mirror.progress import Progress
+from ottla.connect.mirror.progress import TopicProgress
 from ottla.connect.mirror.topics import pattern
+
+Topics = Mapping[str, TopicProgress]
+"""By the name on the source: those that are there on both sides."""
 
 
 class MirroredGroups:
@@ -24,16 +27,16 @@ class MirroredGroups:
         for text in groups:
             pattern("groups", text)
 
-    def tell_lag(self, progress: Progress) -> None:
+    def tell_lag(self, topics: Topics) -> None:
         """Commit how far the mirror itself is, as a group of the source: tools that show lags see it."""
         offsets = {
             TopicPartition(name, index): partition.next_offset
-            for name, topic in progress.topics.items()
+            for name, topic in topics.items()
             for index, partition in topic.partitions.items()
         }
         self._source.alter_group_offsets(self._own_group, offsets)
 
-    def translate(self, progress: Progress) -> None:
+    def translate(self, topics: Topics) -> None:
         if not self._patterns:
             return
         names = [
@@ -43,14 +46,14 @@ class MirroredGroups:
             and any(chosen.fullmatch(listing.group_id) for chosen in self._patterns)
         ]
         for name in names:
-            wanted = self._wanted(name, progress)
+            wanted = self._wanted(name, topics)
             if wanted:
                 self._commit(name, wanted)
 
-    def _wanted(self, group: str, progress: Progress) -> dict[TopicPartition, Offset]:
+    def _wanted(self, group: str, topics: Topics) -> dict[TopicPartition, Offset]:
         found: dict[TopicPartition, Offset] = {}
         for place, offset in self._source.list_group_offsets(group).items():
-            topic = progress.topics.get(place.topic)
+            topic = topics.get(place.topic)
             partition = topic.partitions.get(place.partition) if topic is not None else None
             if topic is not None and partition is not None:
                 translated = partition.translate(offset.offset)

@@ -88,7 +88,7 @@ class MirrorSource(Source):
             if _cluster_id(source) == _cluster_id(target):
                 yield Finding(SAME_CLUSTER, is_problem=True)
                 return
-            chosen = CopiedTopics(source, target, self.choice).chosen()
+            chosen = CopiedTopics(source, target, self.choice).chosen(source.list_topics())
             origins = Origins(self.source, quick).read()
             there = {topic.name for topic in target.list_topics()}
             cluster_id = _cluster_id(target)
@@ -162,8 +162,8 @@ class Copying:
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._assigned: set[TopicPartition] = set()
         self._compacted: set[str] = set()
-        self._damage: MalformedAnswer | None = None
-        """What comes next in a partition: it was read, and what is before it is handed on."""
+        self._failure: Exception | None = None
+        """What comes next: it was met while reading, and what is before it is handed on."""
         self.has_written = False
         """Since this task was started."""
 
@@ -174,8 +174,8 @@ class Copying:
             self._refresh_due = time.monotonic() + self._mirror.refresh_seconds
             if self._task.is_commit_wanted:
                 return []
-        if self._damage is not None:
-            raise self._damage
+        if self._failure is not None:
+            raise self._failure
         try:
             fetched = self._reader.poll(POLL_MS)
         except TopicRecreated as error:
@@ -194,33 +194,52 @@ class Copying:
         batches: list[SourceBatch] = []
         for data in fetched:
             self._high_watermarks[TopicPartition(data.topic, data.partition)] = data.high_watermark
-            self._take_fetched(data, batches)
+            try:
+                self._take_fetched(data, batches)
+            except Exception as error:  # the progress tells of the batches so far, so they have to be written
+                self._failure = error
+                break
         self._tell_lag(batches)
         return batches
 
     def _take_fetched(self, data: FetchedData, batches: list[SourceBatch]) -> None:
-        """What comes before damage is copied, and the next step tells it."""
+        """What comes before damage and before a loss is taken. Where it fails, batches and progress agree."""
         partition = self.progress.topics[data.topic].partitions[data.partition]
-        if self._damage is not None and data.fetch_offset != partition.next_offset:
-            return  # it was fetched behind damage
+        gap = data.gap if self._mirror.lost == "refuse" else None
+        if gap is not None and self._is_compacted(data.topic):
+            gap = None
+        taken, before = len(batches), (partition.next_offset, partition.leader_epoch)
         try:
             for batch, header in self._batches(data):
+                if gap is not None and header.base_offset >= gap[1]:
+                    break
+                before = partition.next_offset, partition.leader_epoch
                 batches.append(batch)
                 partition.next_offset, partition.leader_epoch = header.next_offset, header.leader_epoch
-        except MalformedAnswer as error:
-            if self._is_compacted(data.topic):
-                raise  # fetched for itself, it might look like a gap
-            self._damage = error
-            return
-        if data.gap is not None and self._mirror.lost == "refuse" and not self._is_compacted(data.topic):
-            first, end = data.gap
+        except MalformedAnswer:
+            if len(batches) > taken:
+                self._leave_one(data.topic, partition, before, batches)
+            raise
+        if gap is not None:
             raise ConnectorRefused(
-                f"{data.topic}-{data.partition}: the source has no offsets {first} to {end - 1}, and the topic is not "
-                'compacted: records were lost before they were copied; with lost = "skip" it goes on behind them'
+                f"{data.topic}-{data.partition}: the source has no offsets {gap[0]} to {gap[1] - 1}, and the topic is "
+                'not compacted: records were lost before they were copied; with lost = "skip" it goes on behind them'
             )
         partition.next_offset = data.next_offset
         if data.epochs:
             partition.leader_epoch = data.epochs[-1][1]
+
+    def _leave_one(
+        self, topic: str, partition: PartitionProgress, before: tuple[int, int], batches: list[SourceBatch]
+    ) -> None:
+        """The last sound batch is for the next time where damage, fetched for itself, would look like compaction."""
+        is_gap_told = False
+        try:
+            is_gap_told = not self._is_compacted(topic)
+        finally:
+            if not is_gap_told:
+                partition.next_offset, partition.leader_epoch = before
+                batches.pop()
 
     def _is_compacted(self, topic: str) -> bool:
         """Whether its offsets may have gaps. What was compacted once has them for good."""
@@ -276,6 +295,7 @@ class Copying:
         if error.name == "UNKNOWN_TOPIC_OR_PARTITION":
             self._reader.drop([place])  # deleted, or about to be: the next refresh says so
             self._assigned.discard(place)
+            self._high_watermarks.pop(place, None)
             return
         if error.name != "OFFSET_OUT_OF_RANGE":
             raise error
@@ -298,7 +318,8 @@ class Copying:
 
     def _refresh(self) -> None:
         """Find new topics and partitions, and keep the copies like them."""
-        chosen = self._topics.chosen()
+        there = self._source.list_topics()
+        chosen = self._topics.chosen(there)
         self._check_targets(chosen)
         copied = self._without_cycles(chosen)
         if self._claim_new(copied):
@@ -306,12 +327,13 @@ class Copying:
         pairs = self._topics.pairs(copied)
         for pair in pairs.values():
             self._take(pair)
-        gone = [name for name in self.progress.topics if name not in pairs and name not in {c.name for c in chosen}]
-        self._groups.tell_lag(self.progress)
-        self._groups.translate(self.progress)
+        present = {name: topic for name, topic in self.progress.topics.items() if name in pairs}
+        self._groups.tell_lag(present)
+        self._groups.translate(present)
+        gone = set(self.progress.topics) - {topic.name for topic in there}
         self._say(len(pairs), len(chosen) - len(copied), gone)
 
-    def _say(self, count: int, left_out: int, gone: list[str]) -> None:
+    def _say(self, count: int, left_out: int, gone: set[str]) -> None:
         words = [f"{count} topics, {len(self._assigned)} partitions, {self._behind():,} records behind"]
         if left_out:
             words.append(f"{left_out} {LEFT_OUT}")

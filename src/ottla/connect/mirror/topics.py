@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.client import (
@@ -23,6 +23,13 @@ OWN_TOPICS = re.compile(r"__.*|ottla-connect.*|ottla-mirror.*")
 """What a cluster keeps for itself is never copied."""
 UNLIKE = frozenset({"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"})
 """Configurations that name brokers of the source."""
+AS_THEY_CAME = {"message.timestamp.type": "CreateTime"}
+"""A copy keeps the timestamps of its records, whoever has set them."""
+NO_LIMIT = {
+    "message.timestamp.before.max.ms": "9223372036854775807",
+    "message.timestamp.after.max.ms": "9223372036854775807",
+}
+"""Where the source has such a limit, what it holds has passed: the clock would be another one when it is copied."""
 
 
 class TopicChoice:
@@ -52,6 +59,11 @@ def pattern(setting: str, text: str) -> re.Pattern[str]:
         raise ValueError(f"{setting}: {text!r} is no regular expression: {error}") from None
 
 
+def for_copy(configs: Mapping[str, str]) -> dict[str, str]:
+    """Those of a copy whose original has these."""
+    return {name: NO_LIMIT.get(name, value) for name, value in configs.items() if name not in UNLIKE} | AS_THEY_CAME
+
+
 class Pair(NamedTuple):
     """A topic and its copy."""
 
@@ -67,8 +79,8 @@ class CopiedTopics:
         self._target = target
         self._choice = choice
 
-    def chosen(self) -> list[Topic]:
-        return [topic for topic in self._source.list_topics() if self._choice.takes(topic.name)]
+    def chosen(self, topics: Iterable[Topic]) -> list[Topic]:
+        return [topic for topic in topics if self._choice.takes(topic.name)]
 
     def pairs(self, topics: Iterable[Topic]) -> dict[str, Pair]:
         """Each topic with its copy, which is made or changed if need be; by the name of the topic."""
@@ -76,7 +88,7 @@ class CopiedTopics:
         there = {topic.name: topic for topic in self._target.list_topics()}
         for topic in wanted:
             name = self._choice.target(topic.name)
-            configs = self._configs(self._source, topic.name)
+            configs = for_copy(self._configs(self._source, topic.name))
             copy = there.get(name)
             if copy is None:
                 self._create(NewTopic(name, len(topic.partitions), configs=configs))
@@ -114,7 +126,7 @@ class CopiedTopics:
         return {
             entry.name: entry.value
             for entry in described.entries
-            if entry.source is ConfigSource.TOPIC and entry.value is not None and entry.name not in UNLIKE
+            if entry.source is ConfigSource.TOPIC and entry.value is not None
         }
 
     def _configure(self, name: str, wanted: dict[str, str]) -> None:
@@ -122,7 +134,9 @@ class CopiedTopics:
         changes = [
             ConfigChange(key, ConfigOperation.SET, value) for key, value in wanted.items() if present.get(key) != value
         ]
-        changes += [ConfigChange(key, ConfigOperation.DELETE) for key in present if key not in wanted]
+        changes += [
+            ConfigChange(key, ConfigOperation.DELETE) for key in present if key not in wanted and key not in UNLIKE
+        ]
         if changes:
             try:
                 self._target.alter_configs(Resource(ResourceKind.TOPIC, name), changes)

@@ -125,7 +125,9 @@ class BinlogReader:
         elif kind in (QUERY, QUERY_COMPRESSED, EXECUTE_LOAD):
             yield from self._read_query(kind, event, end_position, seconds)
         elif kind == XA_PREPARE:
-            raise ConnectorRefused("the binlog holds XA transactions, whose rows may be rolled back later")
+            raise ConnectorRefused(f"the binlog at {self.place} holds an XA transaction, whose rows may be rolled back "
+                                   "later: have them committed without XA PREPARE, and 'ottla connect reset' for a new "
+                                   "snapshot")  # fmt: skip
         elif kind in (PAYLOAD, PARTIAL_UPDATE):
             setting = "binlog_transaction_compression" if kind == PAYLOAD else "binlog_row_value_options"
             raise ConnectorRefused(f"the binlog at {self.place} was written with {setting}: its rows would be lost; "
@@ -137,7 +139,7 @@ class BinlogReader:
             return
         elif kind not in WITHOUT_ROWS and not flags & IGNORABLE:
             raise ConnectorRefused(f"the binlog at {self.place} holds events of kind {kind}, which are not known: rows "
-                                   "may be lost")  # fmt: skip
+                                   "may be lost; 'ottla connect reset' begins with a new snapshot")  # fmt: skip
         elif not self._is_open and end_position:
             yield self._pass(end_position)
 

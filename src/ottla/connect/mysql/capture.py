@@ -251,6 +251,10 @@ class Capture:
         for refilled in ddl.statement.refilled:
             if self._choice.wants(refilled):
                 self._copy_again(refilled)
+        thinned = ddl.statement.thinned
+        if thinned is not None and self._choice.wants(thinned):
+            self._add_truncate(thinned, ddl)
+            self._copy_again(thinned)
         self._chunks.clear()  # they may be of before, or of tables with other columns: they are read again
         self._catalog.refuse_losses()
         self._look_for_tables()

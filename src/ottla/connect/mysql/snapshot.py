@@ -72,8 +72,9 @@ class Column(NamedTuple):
 
     @property
     def ordered(self) -> str:
+        """Also as the mark of a row, which has to tell it from its neighbours."""
         name = quoted_name(self.name)
-        return f"{name} + 0" if self.type in _ORDERED_BY_NUMBER else name
+        return f"{name} + 0" if self.type in _ORDERED_BY_NUMBER else self.selected
 
     def maker(self) -> Callable[[bytes], bytes]:
         """Of its JSON, from the text that the server gives."""

@@ -22,6 +22,8 @@ _NOT_COLUMNS = ("UNIQUE", "INDEX", "KEY", "CONSTRAINT", "PRIMARY", "FOREIGN", "F
                 "CHECK", "PERIOD", "SYSTEM")  # fmt: skip
 _REWRITES = ("MODIFY", "CHANGE", "CONVERT", "EXCHANGE", "IMPORT", "PRIMARY")
 """Words of an ALTER TABLE behind which rows have other values, other names for them, or other keys."""
+_THINS = (*_REWRITES, "UNIQUE", "PARTITION")
+"""Words of an ALTER IGNORE TABLE by which rows go that would make it fail otherwise."""
 _FILLS = ("AUTO_INCREMENT", "SERIAL", "TIMESTAMP")
 
 
@@ -82,17 +84,28 @@ class Statement:
         often."""
         if self.kind == "RENAME":
             return self._renamed()
+        name, place = self._altered()
+        found = [name] if name is not None and self._changes_rows(place) else []
+        return found + self._names_behind(place)
+
+    @property
+    def thinned(self) -> str | None:
+        """The table that may have lost rows by it, of which the binlog has none; it may be said too often."""
+        name, place = self._altered()
+        is_ignoring = self._at(2 if self._at(1).is_word("ONLINE") else 1).is_word("IGNORE")
+        return name if is_ignoring and any(token.is_word(*_THINS) for token in self._tokens[place:]) else None
+
+    def _altered(self) -> tuple[str | None, int]:
+        """DATABASE.TABLE of an ALTER TABLE, and what stands behind it."""
         place = 1
         while self._at(place).is_word("ONLINE", "IGNORE"):
             place += 1
         if self.kind != "ALTER" or not self._at(place).is_word("TABLE"):
-            return []
+            return None, len(self._tokens)
         place += 1
         if self._at(place).is_word("IF"):
             place += 2
-        name, place = self._name(place)
-        found = [name] if name is not None and self._changes_rows(place) else []
-        return found + self._names_behind(place)
+        return self._name(place)
 
     def _renamed(self) -> list[str]:
         """What comes under a name is not what was there under it before."""
