@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from ottla.client import Producer, TopicPartition
 from ottla.client.errors import InvalidRecord
 from ottla.client.producer.arrow import fill_from_arrow
 from ottla.client.producer.batch import ANONYMOUS, Encoding
@@ -16,6 +18,7 @@ from ottla.client.producer.chunk import Chunk
 from ottla.client.producer.partition_queue import PartitionQueue
 from ottla.records.compression import NONE
 from ottla.records.read import read_records
+from ottla.testing import LocalBroker
 
 
 def filled(table: Any) -> Chunk:
@@ -75,6 +78,78 @@ def test_other_layouts_of_bytes_and_text_are_taken(column: Any, values: list[byt
 def test_what_is_neither_bytes_nor_text_is_refused(column: Any) -> None:
     with pytest.raises(InvalidRecord, match="column value is binary or text, not"):
         filled(pa.table({"value": column}))
+
+
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+REFUSED = [
+    ("partition", pa.array([1.0]), "column partition is whole numbers, not double"),
+    ("partition", pa.array([True]), "column partition is whole numbers, not bool"),
+    ("partition", pa.array(["1"]), "column partition is whole numbers, not string"),
+    ("partition", pa.array([-1]), "a partition is not negative: -1"),
+    ("partition", pa.array([2**31]), "a partition is at most 2,147,483,647"),
+    ("timestamp", pa.array(["2020"]), "milliseconds since 1970, not string"),
+    ("timestamp", pa.array([1.5]), "milliseconds since 1970, not double"),
+    ("timestamp", pa.array([dt.date(2020, 1, 1)]), "milliseconds since 1970, not date32"),
+    ("timestamp", pa.array([2**63], pa.uint64()), "a timestamp is at most"),
+    ("timestamp", pa.array([-5]), "a timestamp is not negative: -5"),
+    ("headers", pa.array(["source"]), "column headers is a list of structs of key and value, not string"),
+    ("headers", pa.array([7]), "column headers is a list of structs of key and value, not int64"),
+    ("headers", pa.array([[{"k": "a", "v": b"b"}]]), "column headers is a list of structs of key and value"),
+    ("headers", pa.array([[None]], _HEADERS), "structs of key and value, and one of its headers is null"),
+    ("headers", pa.array([[{"key": None, "value": b"b"}]], _HEADERS), "the name of a header is a str, not NoneType"),
+    ("headers", pa.array([[{"key": "a", "value": "b"}]]), "the value of header 'a' is bytes, not str"),
+]
+
+
+@pytest.mark.parametrize(("name", "column", "reason"), REFUSED)
+def test_what_no_record_can_have_is_refused_before_it_is_sent(name: str, column: Any, reason: str) -> None:
+    with pytest.raises(InvalidRecord, match=reason):
+        filled(pa.table({"value": [b"one"], name: column}))
+
+
+def test_a_column_twice_and_a_dictionary_that_arrow_cannot_read_are_refused() -> None:
+    with pytest.raises(InvalidRecord, match="has each column once, and not more of value"):
+        filled(pa.Table.from_arrays([pa.array([b"a"]), pa.array([b"b"])], names=["value", "value"]))
+    views = pa.DictionaryArray.from_arrays(pa.array([0]), pa.array(["a"], pa.string_view()))
+    with pytest.raises(InvalidRecord, match="column value is binary or text, not dictionary"):
+        filled(pa.table({"value": views}))
+
+
+def test_partitions_times_and_headers_in_any_shape() -> None:
+    chunk = filled(
+        pa.table(
+            {
+                "value": [b"one", b"two"],
+                "partition": pa.array([3, None], pa.int8()).dictionary_encode(),
+                "timestamp": pa.array([None, None], pa.float64()),
+                "headers": pa.array([[("a", b"b")], None], pa.map_(pa.string(), pa.binary())),
+            }
+        )
+    )
+    assert chunk.partitions == [3, None]
+    assert chunk.timestamps == [chunk.timestamp_ms] * 2
+    assert [list(headers) for headers in chunk.headers or ()] == [[("a", b"b")], []]
+
+
+def test_a_table_with_crooked_partitions_does_not_end_its_producer(ottla: LocalBroker) -> None:
+    """As pandas has them where one is missing: as floats."""
+    ottla.topic("orders")
+    with Producer(ottla.bootstrap) as producer:
+        sent = producer.send("orders", b"before")
+        with pytest.raises(InvalidRecord, match="column partition is whole numbers, not double"):
+            producer.send_many("orders", pa.table({"value": [b"x", b"y"], "partition": pa.array([0.0, None])}))
+        with pytest.raises(InvalidRecord, match=r"a partition is an int, not float: 0\.0"):
+            producer.send_batches([(TopicPartition("orders", 0.0), _one_batch())])  # type: ignore[arg-type]
+        assert sent.result(10).offset == 0
+        assert producer.send("orders", b"after").result(10).offset == 1
+
+
+def _one_batch() -> bytes:
+    queue = PartitionQueue("topic", 0, ANONYMOUS)
+    queue.add(filled(pa.table({"value": ["one"]})), range(1), 10, 100, 0.0)
+    encoded = queue.take().encode(Encoding(NONE, None), BufferPool())
+    assert isinstance(encoded, bytearray)
+    return bytes(encoded)
 
 
 def test_tables_and_lists_travel_together() -> None:

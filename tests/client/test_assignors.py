@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ottla.client.group.assignors import ASSIGNORS, Assignments, Assignor, Subscriber
@@ -53,6 +53,16 @@ def test_each_partition_has_one_reader_that_wants_it(
         assert set().union(*assignments.values()) == everything
 
 
+@example(
+    group=(
+        {
+            "one of b": Subscriber(frozenset("b"), frozenset(), 0),
+            "with all": Subscriber(frozenset("ab"), frozenset(places({"a": 4, "b": 4})), 0),
+            "one of a": Subscriber(frozenset("a"), frozenset(), 0),
+        },
+        {"a": 4, "b": 5},
+    )
+)
 @given(group=groups())
 def test_cooperative_members_get_nothing_that_another_has_and_agree_in_two_rounds(
     group: tuple[dict[str, Subscriber], dict[str, int]],

@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 
-from ottla.client import Message, TopicPartition, aio
+from ottla.client import (
+    ClientError,
+    ClientOptions,
+    CommitFailed,
+    DeserializationFailed,
+    Message,
+    ServerError,
+    TopicPartition,
+    aio,
+)
 from ottla.testing.world import World
 from tests.client.test_consumer_in_a_world import PLACE, both_protocols, consumer, numbers, read
 from tests.client_sim.consuming import TOPIC
@@ -156,12 +165,6 @@ async def leave_while_it_is_paused(world: World, one: aio.Consumer) -> None:
     assert await one.poll(10) == []
 
 
-async def leave_with_more_on_its_way(world: World, one: aio.Consumer) -> None:
-    late = world.faults.delay_answer("OffsetCommit", 2.0)
-    while not late.count:
-        assert await one.poll(10) == []
-
-
 async def rewind(world: World, one: aio.Consumer) -> None:
     await one.rewind()
     assert one.position(PLACE) == 2
@@ -177,7 +180,6 @@ async def stay(world: World, one: aio.Consumer) -> None:
 
 LEAVES = [
     stay, unsubscribe, rewind, leave_by_an_error, leave_after_a_commit, leave_while_it_is_paused,
-    leave_with_more_on_its_way,
 ]  # fmt: skip
 
 
@@ -206,6 +208,189 @@ def test_who_leaves_in_the_middle_of_a_portion_leaves_the_rest_to_others(
 
         world.run(main(), most_seconds=60)
         assert world.leftovers() == []
+
+
+@pytest.mark.parametrize("leave", [stay, unsubscribe, leave_by_an_error])
+@both_protocols
+def test_the_same_with_another_portion_on_its_way(
+    protocol: dict[str, Any], leave: Callable[[World, aio.Consumer], Awaitable[None]]
+) -> None:
+    with World() as world:
+        world.create_topic(TOPIC, partitions=2)
+        world.put(TOPIC, *numbers(0, 6))
+        world.put(TOPIC, *numbers(6, 9), partition=1)
+        other_place = TopicPartition(TOPIC, 1)
+
+        async def main() -> None:
+            def begin(places: list[TopicPartition]) -> None:
+                one.pause(other_place)
+
+            with suppress(Mistake):
+                async with consumer(world, delivery="at-most-once", on_assigned=begin, **protocol) as one:
+                    assert await take_two(one) == numbers(0, 2)
+                    one.resume(other_place)
+                    await asyncio.sleep(1)  # until it is fetched, too
+                    late = world.faults.delay_answer("OffsetCommit", 2.0)
+                    while not late.count:
+                        assert await one.poll(10) == []
+                    await leave(world, one)
+            async with consumer(world, delivery="at-most-once", **protocol) as other:
+                assert sorted(map(str, await read(other, 7))) == sorted(map(str, numbers(2, 9)))
+                assert await other.poll(100) == []
+
+        world.run(main(), most_seconds=60)
+        assert world.leftovers() == []
+
+
+async def stay_away(world: World, one: aio.Consumer) -> None:
+    await asyncio.sleep(60)
+
+
+async def be_cut_off(world: World, one: aio.Consumer) -> None:
+    """The group does without it, and it does not know."""
+    member_id = one.group_offsets().membership.member_id
+    for api in ("Heartbeat", "ConsumerGroupHeartbeat"):
+        world.faults.silence(api, times=1_000, when=lambda request: request.member_id == member_id)
+    await asyncio.sleep(60)
+
+
+def message_by_message(one: aio.Consumer, seen: list[bytes | None]) -> Awaitable[None]:
+    async def read_them() -> None:
+        for _ in range(4):
+            async for message in one:
+                seen.append(message.value)
+                break
+
+    return asyncio.wait_for(read_them(), 20)
+
+
+async def all_at_once(one: aio.Consumer, seen: list[bytes | None]) -> None:
+    seen += [record.value for batch in await one.poll(1_000) for record in batch.records]
+
+
+@pytest.mark.parametrize("read_on", [message_by_message, all_at_once])
+@pytest.mark.parametrize("be_away", [stay_away, be_cut_off])
+@both_protocols
+def test_who_was_thrown_out_is_handed_out_the_rest_of_its_portion(
+    protocol: dict[str, Any], be_away: Callable[..., Awaitable[None]], read_on: Callable[..., Awaitable[None]]
+) -> None:
+    """It is committed, so the next member begins behind it: else it was lost without any crash."""
+    with World() as world:
+        world.create_topic(TOPIC)
+        world.put(TOPIC, *numbers(0, 6))
+        lost: list[TopicPartition] = []
+
+        async def main() -> None:
+            patient: dict[str, Any] = {"options": ClientOptions(retry_timeout_ms=600_000)}
+            if be_away is stay_away:
+                patient["max_poll_interval_ms"] = 2_000
+            async with consumer(world, delivery="at-most-once", on_lost=lost.extend, **patient, **protocol) as one:
+                seen = await take_two(one)
+                async with consumer(world, delivery="at-most-once", **protocol) as other:
+                    await be_away(world, one)
+                    assert await other.poll(10_000) == []
+                    assert other.assignment == {PLACE}
+                    assert lost == []
+                    await read_on(one, seen)
+                    assert seen == numbers(0, 6)
+                    world.faults.clear()
+                    with suppress(CommitFailed):
+                        while not lost:
+                            assert await one.poll(1_000) == []
+                    world.put(TOPIC, *numbers(6, 9))
+                    assert await read(other, 3) == numbers(6, 9)
+
+        world.run(main(), most_seconds=300)
+
+
+async def pause_and_poll(world: World, one: aio.Consumer) -> None:
+    one.pause(PLACE)
+    world.faults.clear()
+    end = world.now() + 60
+    while world.now() < end:
+        with suppress(ClientError):
+            assert await one.poll(1_000) == []
+
+
+async def close(world: World, one: aio.Consumer) -> None:
+    world.faults.clear()
+    await one.close()
+
+
+@pytest.mark.parametrize("loses", [close, unsubscribe, pause_and_poll, "the answer"])
+@both_protocols
+def test_what_the_rest_of_a_portion_is_lost_by(protocol: dict[str, Any], loses: Any) -> None:
+    """A member that was thrown out can do no more for it."""
+    with World() as world:
+        world.create_topic(TOPIC)
+        world.put(TOPIC, *numbers(0, 6))
+        is_answered = loses != "the answer"
+
+        async def main() -> None:
+            async with consumer(world, delivery="at-most-once", fetch_wait_ms=1_000, **protocol) as one:
+                if is_answered:
+                    assert await take_two(one) == numbers(0, 2)
+                else:
+                    late = world.faults.lose_answer("OffsetCommit")
+                    world.faults.error("OffsetCommit", "COORDINATOR_LOAD_IN_PROGRESS", times=1_000)
+                    while not late.count:
+                        assert await one.poll(10) == []
+                await be_cut_off(world, one)
+                if is_answered:
+                    await loses(world, one)
+                world.faults.clear()
+                async with consumer(world, delivery="at-most-once", fetch_wait_ms=1_000, **protocol) as other:
+                    end = world.now() + 100
+                    while world.now() < end:
+                        assert await other.poll(1_000) == []
+                        if not is_answered:
+                            with suppress(ClientError):
+                                assert await one.poll(1_000) == []
+
+        world.run(main(), most_seconds=400)
+
+
+def test_a_record_that_cannot_be_read_does_not_keep_a_lost_partition() -> None:
+    def two_fails(value: bytes) -> bytes:
+        if value == b"2":
+            raise ValueError("two")
+        return value
+
+    with World() as world:
+        world.create_topic(TOPIC)
+        world.put(TOPIC, *numbers(0, 6))
+        lost: list[TopicPartition] = []
+
+        async def main() -> None:
+            options: dict[str, Any] = {"value": two_fails, "max_poll_interval_ms": 2_000, "on_lost": lost.extend}
+            async with consumer(world, delivery="at-most-once", **options) as one:
+                assert await take_two(one) == numbers(0, 2)
+                await asyncio.sleep(10)
+                with pytest.raises(DeserializationFailed):
+                    await one.poll(1_000)
+                while not lost:
+                    assert await one.poll(1_000) == []
+
+        world.run(main(), most_seconds=60)
+
+
+def test_what_is_committed_already_is_handed_out_beside_a_refused_commit() -> None:
+    """Once: then the refusal is told."""
+    with World() as world:
+        world.create_topic(TOPIC)
+        world.put(TOPIC, *numbers(0, 6))
+
+        async def main() -> None:
+            async with consumer(world, delivery="at-most-once") as one:
+                assert await take_two(one) == numbers(0, 2)
+                world.faults.error("OffsetCommit", "GROUP_AUTHORIZATION_FAILED", times=1)
+                world.put(TOPIC, *numbers(6, 8))
+                assert await read(one, 4) == numbers(2, 6)
+                with pytest.raises(ServerError, match="GROUP_AUTHORIZATION_FAILED"):
+                    await one.poll(5_000)
+                assert await read(one, 2) == numbers(6, 8)
+
+        world.run(main(), most_seconds=60)
 
 
 @pytest.mark.parametrize("protocol", [{"assignors": ["range"]}, {}, {"group_protocol": "consumer"}])

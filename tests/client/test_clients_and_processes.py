@@ -14,7 +14,7 @@ import pytest
 
 import ottla.client
 import ottla.testing
-from ottla.client import Admin, Consumer, DeliveryFailed, Producer, Reader, aio
+from ottla.client import Admin, BatchReader, Consumer, DeliveryFailed, Producer, Reader, TopicPartition, aio
 from ottla.testing import LocalBroker
 
 Reads = partial(Reader, topic="t")
@@ -46,19 +46,52 @@ def test_open_and_close_stand_beside_with() -> None:
         admin.close()
 
 
+def client_threads() -> set[threading.Thread]:
+    """Those of clients: a broker in this process starts some of its own when it needs them."""
+    return {thread for thread in threading.enumerate() if thread.name == "ottla-client"}
+
+
 @pytest.mark.parametrize("made", [Producer, Reads, Subscribes], ids=["producer", "reader", "consumer"])
 def test_a_client_that_is_dropped_leaves_no_thread(made: Any) -> None:
     with ottla.testing.broker() as broker:
         broker.topic("t")
-        before = set(threading.enumerate())
+        before = client_threads()
         client = made(broker.bootstrap).open()
-        [thread] = set(threading.enumerate()) - before
+        [thread] = client_threads() - before
         if not isinstance(client, Producer):
             client.poll(100)
         del client
         gc.collect()
         thread.join(20)
         assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("kind", ["transactional", "reader", "batch reader", "consumer"])
+def test_nothing_complains_of_a_client_that_was_dropped(
+    kind: str, ottla: LocalBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No task is collected while it waits, and none ends with an error that nobody looks at."""
+    ottla.topic("t")
+    ottla.put("t", b"x")
+    before = client_threads()
+    for _ in range(5):
+        if kind == "transactional":
+            Producer(ottla.bootstrap, transactional_id="x").open()
+        elif kind == "reader":
+            Reads(ottla.bootstrap).open().poll(100)
+        elif kind == "consumer":
+            Subscribes(ottla.bootstrap).open()
+        else:
+            reader = BatchReader(ottla.bootstrap).open()
+            reader.assign({TopicPartition("t", 0): 0})
+            reader.poll(100)
+            del reader
+        while left := client_threads() - before:
+            gc.collect()
+            for thread in left:
+                thread.join(0.001)
+    gc.collect()
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
 
 
 def test_one_that_was_never_opened_has_no_thread() -> None:
@@ -233,3 +266,10 @@ assert "pandas" not in sys.modules
 assert batch.column("topic").to_pylist() == ["t"]
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("core", [aio.Admin, aio.Producer, aio.Consumer])
+def test_help_says_what_each_method_does(core: type) -> None:
+    methods = {name: method for name, method in inspect.getmembers(core, callable) if not name.startswith("_")}
+    assert methods
+    assert not [name for name, method in methods.items() if not method.__doc__ and name != "recovery"]

@@ -38,6 +38,17 @@ def located(*data: FetchedData) -> PartitionPosition:
     return place
 
 
+def in_an_answer(data: FetchedData, others: int) -> FetchedData:
+    """Among so many bytes of other partitions."""
+    answer = memoryview(bytes(data.buffer) + bytes(others))
+    return FetchedData("t", 0, data.fetch_offset, answer[: data.size_bytes], [], data.high_watermark)
+
+
+def kept_bytes(data: FetchedData) -> int:
+    """What stays in memory with it."""
+    return len(data.buffer.obj if isinstance(data.buffer, memoryview) else data.buffer)  # type: ignore[arg-type]
+
+
 def hand_out(place: PartitionPosition) -> HandOut:
     place.settle()
     entry = place.peek()
@@ -120,3 +131,30 @@ def test_what_was_asked_for_before_a_move_is_stale() -> None:
     assert place.status is Status.REWINDING
     place.locate(epoch, 99)  # an answer to an older question
     assert place.status is Status.REWINDING
+
+
+def test_what_is_paused_keeps_nothing_of_others_in_memory() -> None:
+    """Of each, a few bytes of an answer of megabytes would keep all of it, and nobody would count that."""
+    held, arriving, in_hand = [in_an_answer(fetched(start, 3), 1_000_000) for start in (3, 6, 0)]
+    place = located(in_hand, held)
+    messages = hand_out_messages(hand_out(place))
+    next(messages)
+    place.pause()
+    assert kept_bytes(held) == held.size_bytes
+    place.take(place.epoch, arriving)  # it was asked for before
+    assert kept_bytes(arriving) == arriving.size_bytes
+    place.settle()
+    assert kept_bytes(in_hand) == in_hand.size_bytes
+    assert place.held_bytes == sum(map(kept_bytes, place.fetched))
+
+    place.is_paused = False
+    found = [message.offset for _ in range(3) for message in hand_out_messages(hand_out(place))]
+    assert found == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_what_is_most_of_an_answer_is_not_copied() -> None:
+    place = located(in_an_answer(fetched(0, 3), 10))
+    [held] = place.fetched
+    buffer = held.buffer
+    place.pause()
+    assert held.buffer is buffer

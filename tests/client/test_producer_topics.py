@@ -14,6 +14,7 @@ from ottla.client import (
     ClientOptions,
     InvalidRecord,
     NewRecord,
+    NewTopic,
     Producer,
     Reader,
     TopicPartition,
@@ -70,3 +71,38 @@ def test_no_request_overtakes_another_while_topics_are_asked_for_again(broker: L
     with Reader(broker.bootstrap, "b", end=LATEST) as reader:
         found = [int(record.value[:5]) for fetched in reader for record in fetched.records]
     assert found == list(range(300))
+
+
+def test_a_broker_that_is_behind_does_not_hold_a_producer_to_a_topic_that_was_deleted(broker: LocalBroker) -> None:
+    """It tells of the former topic after another broker has told of the new one."""
+
+    async def main() -> int:
+        options = ClientOptions(retry_timeout_ms=10_000)
+        async with aio.Producer(broker.bootstrap, options=options) as producer, aio.Admin(broker.bootstrap) as admin:
+            former = await admin._cluster.refresh(["a"])
+            await admin.delete_topics(["a"])
+            await admin.create_topics([NewTopic("a")])
+            await producer.send("a", b"new")
+            producer._cluster._view.take(former, asyncio.get_running_loop().time())
+            return (await producer.send("a", b"newer")).offset
+
+    assert asyncio.run(main()) == 1
+    assert broker.values("a") == [b"new", b"newer"]
+
+
+def test_nor_a_consumer(broker: LocalBroker) -> None:
+    async def main() -> None:
+        async with aio.Producer(broker.bootstrap) as producer, aio.Admin(broker.bootstrap) as admin:
+            former = await admin._cluster.refresh(["a"])
+            await admin.delete_topics(["a"])
+            await admin.create_topics([NewTopic("a")])
+            await producer.send("a", b"new")
+            async with aio.Consumer(broker.bootstrap, "a", group="g") as consumer, asyncio.timeout(20):
+                await consumer.poll()
+                consumer.core._cluster._view.take(former, asyncio.get_running_loop().time())
+                await producer.send("a", b"newer")
+                async for message in consumer:
+                    if message.value == b"newer":
+                        return
+
+    asyncio.run(main())

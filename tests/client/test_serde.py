@@ -147,6 +147,26 @@ def test_avro_goes_there_and_back_and_the_registry_is_asked_once(registry: Schem
         read.value("orders", b"\0\0\0\0\x09\0")
 
 
+def test_avro_schemas_that_refer_to_others_are_read(registry: SchemaRegistry) -> None:
+    """As Confluent's clients register them: a type of another subject, which refers to one as well."""
+    town = {"type": "record", "name": "x.Town", "fields": [{"name": "name", "type": "string"}]}
+    place = {"type": "record", "name": "x.Place", "fields": [{"name": "town", "type": "x.Town"}]}
+    fields = [{"name": "from", "type": "x.Place"}, {"name": "to", "type": ["null", "x.Place"]}]
+    trip = {"type": "record", "name": "x.Trip", "fields": fields}
+    uses_town = {"name": "x.Town", "subject": "town-value", "version": 1}
+    uses_place = {"name": "x.Place", "subject": "place-value", "version": 2}
+    Registry.schemas += [
+        {"schema": json.dumps(town)},
+        {"schema": json.dumps(place), "references": [uses_town]},
+        {"schema": json.dumps(trip), "references": [uses_place, uses_town]},
+    ]
+    data = bytes([0, 0, 0, 0, 3, 8]) + b"Brno" + bytes([2, 8]) + b"Wien"
+    decode = AvroDeserializer(registry).bind("trips", "value")
+    for _ in range(2):
+        assert decode(data) == {"from": {"town": {"name": "Brno"}}, "to": {"town": {"name": "Wien"}}}
+    assert Registry.asked == ["/schemas/ids/3", "/subjects/place-value/versions/2", "/subjects/town-value/versions/1"]
+
+
 def test_protobuf_names_the_message_in_its_file(registry: SchemaRegistry) -> None:
     first = serde.Serializers(None, ProtobufSerializer(registry, Struct))
     second = serde.Serializers(None, ProtobufSerializer(registry, Value))

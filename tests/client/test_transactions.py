@@ -55,6 +55,50 @@ def test_and_does_not_hide_what_leaves_the_block(world: World) -> None:
     assert not world.committed(TOPIC)
 
 
+def test_a_transaction_needs_a_producer_that_is_open(world: World) -> None:
+    """Of one that is closed, nobody would send what is in it, and the end of its block would wait for ever."""
+
+    async def transact(producer: aio.Producer) -> None:
+        async with producer.transaction():
+            producer.send(TOPIC, b"1")
+
+    async def main() -> None:
+        producer = aio.Producer(world.bootstrap, transactional_id="x")
+        with pytest.raises(RuntimeError, match="the producer is not open"):
+            await transact(producer)
+        await producer.open()
+        await transact(producer)
+        await producer.close()
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="this producer is closed"):
+                await transact(producer)
+            with pytest.raises(RuntimeError, match="this producer is closed"):
+                producer.send(TOPIC, b"2")
+
+    world.run(main(), most_seconds=60)
+    assert len(world.committed(TOPIC)) == 1
+
+
+def test_no_transaction_begins_while_the_producer_is_closed(world: World) -> None:
+    async def main() -> None:
+        producer = await aio.Producer(world.bootstrap, transactional_id="x").open()
+        await producer.transaction().__aenter__()
+        producer.send(TOPIC, b"1")
+        closing = asyncio.create_task(producer.close())
+        refused = 0
+        while not closing.done():
+            with pytest.raises(RuntimeError, match=r"producer is closed|there is a transaction already"):
+                await producer.transaction().__aenter__()
+            refused += 1
+            await asyncio.sleep(0.0001)
+        assert refused > 1
+        with pytest.raises(RuntimeError, match="this producer is closed"):
+            producer.send(TOPIC, b"2")
+
+    world.run(main(), most_seconds=60)
+    assert not world.committed(TOPIC)
+
+
 def test_offsets_that_nobody_has_waited_for_are_not_left_out(world: World) -> None:
     """A commit beside them could come first, and the results would be there without their offsets."""
 
@@ -72,3 +116,21 @@ def test_offsets_that_nobody_has_waited_for_are_not_left_out(world: World) -> No
 
     world.run(main(), most_seconds=60)
     assert [record.value for record in world.committed(TOPIC)] == [b"2"]
+
+
+async def too_slow(producer: aio.Producer) -> None:
+    async with producer.transaction():
+        await producer.send(TOPIC, b"too late")
+        await asyncio.sleep(60)
+
+
+def test_a_transaction_that_was_open_for_too_long_is_told_as_aborted_and_the_next_one_works(world: World) -> None:
+    async def main() -> None:
+        async with aio.Producer(world.bootstrap, transactional_id="x", transaction_timeout_ms=1000) as producer:
+            with pytest.raises(TransactionAborted, match="within transaction_timeout_ms=1000"):
+                await too_slow(producer)
+            async with producer.transaction():
+                producer.send(TOPIC, b"next")
+
+    world.run(main())
+    assert [record.value for record in world.committed(TOPIC)] == [b"next"]

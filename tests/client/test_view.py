@@ -96,3 +96,30 @@ def test_a_topic_that_is_not_there_is_gone() -> None:
     assert view.is_gone("t")
     view.take(told((1, 0)), 2.0)
     assert not view.is_gone("t")
+
+
+def test_an_id_that_a_broker_does_not_know_gives_way_to_the_next_answer() -> None:
+    """The first broker that was asked knew the new topic, the second only the old one."""
+    view = view_of(told((1, 0), topic_id=NEW_ID), told((2, 4)))
+    assert leaders(view) == [(2, 4)]
+    view.doubt_id("t", OLD_ID)
+    assert view.topic_since("t", 0.0) is None
+    view.take(told((1, 0), topic_id=NEW_ID), 2.0)
+    assert leaders(view) == [(1, 0)]
+    view.take(told((2, 5)), 3.0)
+    assert leaders(view) == [(1, 0)]
+
+
+def test_doubt_about_another_id_changes_nothing() -> None:
+    view = view_of(told((1, 4)), told((2, 0), topic_id=NEW_ID))
+    view.doubt_id("t", OLD_ID)
+    view.take(told((1, 5)), 2.0)
+    assert leaders(view) == [(2, 0)]
+
+
+def test_the_id_of_a_topic_that_was_gone_does_not_come_back() -> None:
+    view = view_of(told((1, 4)))
+    view.take(told()._replace(topics={"t": ServerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic="t")}), 1.0)
+    view.take(told((2, 0), topic_id=NEW_ID), 2.0)
+    view.take(told((1, 5)), 3.0)
+    assert leaders(view) == [(2, 0)]

@@ -110,6 +110,12 @@ SENTENCES: dict[str, tuple[str, ...]] = {
         "client/test_producer_in_a_world.py::test_a_commit_without_an_answer_is_unknown_and_no_failure",
         "client_sim/test_seeds.py::test_nothing_is_lost_doubled_hidden_or_left",
     ),
+    "A transaction whose end is not asked for within": (
+        "client/test_transactions.py::test_a_transaction_that_was_open_for_too_long_is_told_as_aborted_and_the_next_one_works",
+    ),
+    "Whoever commits it later is told so": (
+        "client/test_transactions.py::test_a_transaction_that_was_open_for_too_long_is_told_as_aborted_and_the_next_one_works",
+    ),
     "One broker keeps what it has acknowledged": (
         "modes/test_cluster_loss.py::test_the_end_of_the_process_takes_nothing_from_the_page_cache",
         "modes/test_cluster_loss.py::test_nor_on_a_real_disk",
@@ -186,6 +192,13 @@ SENTENCES: dict[str, tuple[str, ...]] = {
     "What was committed and not handed out is given back": (
         "client/test_at_most_once.py::test_who_leaves_in_the_middle_of_a_portion_leaves_the_rest_to_others",
         "client/test_at_most_once.py::test_nor_is_it_lost_when_the_group_gives_the_partition_to_another",
+        "modes/test_consumer_loss.py::test_at_most_once_loses_what_was_not_processed",
+    ),
+    "A member that was thrown out of its group cannot": (
+        "client/test_at_most_once.py::test_who_was_thrown_out_is_handed_out_the_rest_of_its_portion",
+    ),
+    "So what loses it is a crash": (
+        "client/test_at_most_once.py::test_what_the_rest_of_a_portion_is_lost_by",
         "modes/test_consumer_loss.py::test_at_most_once_loses_what_was_not_processed",
     ),
     "What was handed out never comes again": (

@@ -105,8 +105,13 @@ def _dropped(core: Any, thread: LoopThread) -> None:
 
 
 def _let_go(core: Any) -> None:
+    """In its thread. All that is at work is told to end before anything is taken from under it, and before the core
+    goes: nobody else keeps its tasks, and those that are collected while they wait would complain."""
+    tasks = asyncio.all_tasks()
     if hasattr(core, "_drop"):
         core._drop()
+    for task in tasks:
+        task.cancel()
     if hasattr(core, "_cluster"):
         core._cluster.begin_to_close()
 

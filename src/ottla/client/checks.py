@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
+T = TypeVar("T")
 LONGEST_TEXT_BYTES = 32_767
 HIGHEST_INT = 2**31 - 1
 ON_THE_WIRE = frozenset(
@@ -98,6 +100,34 @@ def checked_partitions(given: object) -> list[int]:
     for index in listed:
         check_partition(index)
     return list(dict.fromkeys(listed))
+
+
+def checked_rows(given: object, kind: type[T], field: str) -> list[T]:
+    """Several things of one kind as a list. One by itself is refused where it could be taken for several."""
+    if isinstance(given, (kind, str, bytes)) or not isinstance(given, Iterable):
+        raise TypeError(f"{field} are a list of {kind.__name__}, not {given!r}")
+    listed = list(given)
+    for one in listed:
+        if not isinstance(one, kind):
+            raise TypeError(f"each of {field} is a {kind.__name__}, not {one!r}")
+    return listed
+
+
+def config_text(name: str, value: object) -> str | None:
+    """A value of a configuration as Kafka writes it: numbers and booleans may be such."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value is not None and not isinstance(value, str | int | float):
+        raise TypeError(f"the value of {name} is a str, not {value!r}")
+    return None if value is None else str(value)
+
+
+def check_count(name: str, value: object) -> None:
+    """As many as fit into 32 bits; what of that may be, the broker says."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} is an int, not {value!r}")
+    if not -HIGHEST_INT <= value <= HIGHEST_INT:
+        raise ValueError(f"{name} is at most {HIGHEST_INT:,}, not {value:,}")
 
 
 def checked_names(names: object, field: str) -> list[str]:

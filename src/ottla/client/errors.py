@@ -200,6 +200,15 @@ class UnknownTopicOrPartition(ServerError):
         self.is_retriable = False
 
 
+class DamagedBatch(ServerError, MalformedAnswer):
+    """The broker cannot read the batch at an offset: it has rotted. To ask the same broker again does not help."""
+
+    def __init__(self, offset: int, *, topic: str, partition: int) -> None:
+        message = f"a damaged batch at or behind offset {offset}: the broker cannot read it"
+        super().__init__(ErrorCode.CORRUPT_MESSAGE, message, topic=topic, partition=partition)
+        self.is_retriable = False
+
+
 class PartlyFailed(ClientError):
     """Some of several things that were asked for at once failed. `done` has the results of the others."""
 

@@ -18,6 +18,7 @@ from ottla.client.admin.types import (
     CONFIG_TYPES,
     ConfigChange,
     ConfigEntry,
+    ConfigOperation,
     ConfigSource,
     CreatedTopic,
     NewTopic,
@@ -25,7 +26,7 @@ from ottla.client.admin.types import (
     ResourceConfigs,
     ResourceKind,
 )
-from ottla.client.checks import checked_names, checked_partitions
+from ottla.client.checks import check_count, checked_names, checked_partitions, checked_rows, config_text
 from ottla.client.errors import ServerError, all_or_error
 from ottla.client.network.cluster import ClientOptions, Cluster
 from ottla.client.network.metadata import Topic
@@ -100,15 +101,19 @@ class Admin(GrowthAdmin, GroupAdmin, TransactionAdmin, RecordAdmin, QuotaAdmin):
     # Topics.
 
     async def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> list[CreatedTopic]:
+        """What was made of each, or what stood in the way of some: `PartlyFailed`. `validate_only` makes nothing."""
         asked = [
             CreatableTopic(
                 name=topic.name,
                 num_partitions=topic.partition_count,
                 replication_factor=topic.replication_factor,
                 assignments=[],
-                configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
+                configs=[
+                    CreatableTopicConfig(name=name, value=config_text(name, value))
+                    for name, value in topic.configs.items()
+                ],
             )
-            for topic in topics
+            for topic in _checked_topics(topics)
         ]
         request = CreateTopicsRequest(topics=asked, timeout_ms=self._timeout_ms, validate_only=validate_only)
         answer = await self._ask_controller(request, CreateTopicsResponse, lambda answer: _codes(answer.topics))
@@ -137,6 +142,7 @@ class Admin(GrowthAdmin, GroupAdmin, TransactionAdmin, RecordAdmin, QuotaAdmin):
         return all_or_error(errors, [topic for topic in found if isinstance(topic, Topic)])
 
     async def delete_topics(self, names: Sequence[str]) -> list[str]:
+        """With all that is in them. The names of those that are deleted; `PartlyFailed` where some could not be."""
         names = checked_names(names, "names")
         request = DeleteTopicsRequest(
             topics=[DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in names],
@@ -151,6 +157,8 @@ class Admin(GrowthAdmin, GroupAdmin, TransactionAdmin, RecordAdmin, QuotaAdmin):
 
     async def expand_topics(self, partition_counts: Mapping[str, int], *, validate_only: bool = False) -> list[str]:
         """Give topics more partitions: a number each, of all that it shall have."""
+        for name, count in partition_counts.items():
+            check_count(f"the number of partitions of {name}", count)
         request = CreatePartitionsRequest(
             topics=[
                 CreatePartitionsTopic(name=name, count=count, assignments=None)
@@ -181,11 +189,12 @@ class Admin(GrowthAdmin, GroupAdmin, TransactionAdmin, RecordAdmin, QuotaAdmin):
         """The values of all names, or of some."""
         errors: list[ServerError] = []
         done: list[ResourceConfigs] = []
-        for resource in resources:
+        keys = None if names is None else checked_names(names, "names")
+        for resource in checked_rows(resources, Resource, "resources"):
             asked = DescribeConfigsResource(
                 resource_type=resource.kind,
                 resource_name=resource.name,
-                configuration_keys=None if names is None else list(names),
+                configuration_keys=keys,
             )
             request = DescribeConfigsRequest(resources=[asked], include_documentation=with_documentation)
             answer = await self._cluster.retry(
@@ -203,8 +212,12 @@ class Admin(GrowthAdmin, GroupAdmin, TransactionAdmin, RecordAdmin, QuotaAdmin):
     ) -> None:
         """All of the changes, or none where one is refused. What is not named stays as it is."""
         configs = [
-            AlterableConfig(name=change.name, config_operation=change.operation, value=change.value)
-            for change in changes
+            AlterableConfig(
+                name=change.name,
+                config_operation=ConfigOperation(change.operation),
+                value=config_text(change.name, change.value),
+            )
+            for change in checked_rows(changes, ConfigChange, "changes")
         ]
         altered = AlterConfigsResource(resource_type=resource.kind, resource_name=resource.name, configs=configs)
         request = IncrementalAlterConfigsRequest(resources=[altered], validate_only=validate_only)
@@ -220,6 +233,17 @@ class Admin(GrowthAdmin, GroupAdmin, TransactionAdmin, RecordAdmin, QuotaAdmin):
             await self._cluster.refresh([])
             return await self._cluster.ask(int(resource.name), request, answer)
         return await self._cluster.ask_any(request, answer)
+
+
+def _checked_topics(given: Iterable[NewTopic]) -> list[NewTopic]:
+    topics = checked_rows(given, NewTopic, "topics")
+    for topic in topics:
+        checked_names([topic.name], "names")
+        check_count("partition_count", topic.partition_count)
+        check_count("replication_factor", topic.replication_factor)
+        if not isinstance(topic.configs, Mapping):
+            raise TypeError(f"configs are a dict by name, not {topic.configs!r}")
+    return topics
 
 
 def _codes(rows: Iterable[_HasErrorCode]) -> set[int]:

@@ -38,6 +38,7 @@ class ClusterAdmin:
     _cluster: Cluster
 
     async def describe_cluster(self) -> ClusterDescription:
+        """Its id, its brokers, and which of them is the controller."""
         request = DescribeClusterRequest(include_cluster_authorized_operations=False)
 
         async def attempt() -> DescribeClusterResponse:

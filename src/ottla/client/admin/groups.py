@@ -54,10 +54,11 @@ class GroupAdmin:
 
     async def list_groups(self, *, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[GroupListing]:
         """The groups of all brokers, those in one of the states and of one of the types where any are named."""
+        states, types = checked_names(states, "states"), checked_names(types, "types")
         version = await self._cluster.retry(lambda: self._cluster.highest_version(LIST_GROUPS))
         if (states and version < _FIRST_VERSION_WITH_STATES) or (types and version < _FIRST_VERSION_WITH_TYPES):
             raise UnsupportedByBroker("the broker is too old to choose groups by state or type")
-        request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+        request = ListGroupsRequest(states_filter=states, types_filter=types)
         brokers = (await self._cluster.retry(lambda: self._cluster.refresh([]))).brokers
         listed = await asyncio.gather(*(self._groups_of(node_id, request) for node_id in brokers))
         return sorted(group for groups in listed for group in groups)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ottla.client.admin.types import ClientQuota
+from ottla.client.checks import checked_names
 from ottla.client.errors import ServerError, raise_for
 from ottla.client.network.cluster import Cluster
 from ottla.wire.messages.alter_client_quotas import (
@@ -32,14 +33,16 @@ class QuotaAdmin:
     _cluster: Cluster
 
     async def describe_quotas(
-        self, entity: Mapping[str, str | None] | None = None, *, any_of: tuple[str, ...] = ()
+        self, entity: Mapping[str, str | None] | None = None, *, any_of: Sequence[str] = ()
     ) -> list[ClientQuota]:
         """Those of one entity, or of any of these kinds, or all."""
         components = [
             ComponentData(entity_type=kind, match_type=_DEFAULT if name is None else _EXACTLY, match=name)
             for kind, name in (entity or {}).items()
         ]
-        components += [ComponentData(entity_type=kind, match_type=_ANY, match=None) for kind in any_of]
+        components += [
+            ComponentData(entity_type=kind, match_type=_ANY, match=None) for kind in checked_names(any_of, "any_of")
+        ]
         request = DescribeClientQuotasRequest(components=components, strict=entity is not None)
 
         async def attempt() -> DescribeClientQuotasResponse:

@@ -79,7 +79,7 @@ class TransactionAdmin:
     ) -> list[TransactionListing]:
         """The transactional ids of all brokers, those that fit every condition given."""
         request = ListTransactionsRequest(
-            state_filters=list(states),
+            state_filters=checked_names(states, "states"),
             producer_id_filters=list(producer_ids),
             duration_filter=least_duration_ms,
             transactional_id_pattern=id_pattern,
@@ -103,6 +103,7 @@ class TransactionAdmin:
         return sorted(found)
 
     async def describe_transaction(self, transactional_id: str) -> TransactionDescription:
+        """The state of the latest transaction of a transactional id, and the partitions in it."""
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
         coordinator = Coordinator(self._cluster, CoordinatorKind.TRANSACTION, transactional_id)
         answer = await coordinator.ask_patiently(

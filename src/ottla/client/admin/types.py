@@ -14,12 +14,12 @@ BROKER_DEFAULT = -1
 
 
 class NewTopic(NamedTuple):
-    """A topic to create. -1 leaves a number to the broker."""
+    """A topic to create. -1 leaves a number to the broker. Numbers and booleans of the configs may be such."""
 
     name: str
     partition_count: int = BROKER_DEFAULT
     replication_factor: int = BROKER_DEFAULT
-    configs: Mapping[str, str] = {}
+    configs: Mapping[str, str | float | bool] = {}
 
 
 class CreatedTopic(NamedTuple):
@@ -134,7 +134,7 @@ class ConfigChange(NamedTuple):
 
     name: str
     operation: ConfigOperation
-    value: str | None = None
+    value: str | float | bool | None = None
 
 
 class GroupListing(NamedTuple):

@@ -167,6 +167,17 @@ class Assignment:
 
     # Changes.
 
+    def finish_told(self) -> None:
+        """The user knows of the last change."""
+        if self._leaving is None and self._telling is not None and self._is_told:
+            self._finish(self._telling)
+
+    @property
+    def about_to_lose(self) -> frozenset[TopicPartition]:
+        """What is others' already, and its user is to be told so next."""
+        is_next = self._member is not None and self._leaving is None and self._telling is None
+        return self._member.about_to_lose if is_next and self._member is not None else NOTHING
+
     async def step(self, deadline: float | None) -> tuple[bool, Change | None]:
         """Whether records may be handed out now; if not, the change that the user is to be told of, if there is one
         already. The next step finds that it has been told."""
@@ -174,8 +185,7 @@ class Assignment:
             if not await is_over(self._leaving, deadline):
                 return False, None
             await self.until_left()
-        if self._telling is not None and self._is_told:
-            self._finish(self._telling)
+        self.finish_told()
         self._told.raise_errors()
         if self._member is None:
             return True, None

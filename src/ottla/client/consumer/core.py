@@ -14,6 +14,7 @@ from typing import Any
 
 from ottla.client.consumer.assignment import Assignment, AssignmentTold
 from ottla.client.consumer.commit_ahead import CommitAhead
+from ottla.client.consumer.core_state import TRANSITIONS, CoreState
 from ottla.client.consumer.fetcher import Fetcher, FetcherTold
 from ottla.client.consumer.hand_out import HandOut
 from ottla.client.consumer.options import CoreOptions
@@ -57,13 +58,30 @@ class ConsumerCore:
         self._out_turns = count(1)
         self._marks: tuple[int, ...] = ()
         self._tasks: list[asyncio.Task[None]] = []
-        self._is_open = self._is_closed = False
+        self._state = CoreState.NEW
         self._opening = asyncio.Lock()
         self._is_polling = self._is_handling = self._is_stopping = False
         self._polled_at = 0.0
         self.counters = Counters()
 
     # From the beginning to the end.
+
+    def _become(self, state: CoreState) -> None:
+        assert state in TRANSITIONS[self._state], f"a consumer that is {self._state.value} cannot be {state.value} next"
+        self._state = state
+
+    @property
+    def _is_open(self) -> bool:
+        return self._state is CoreState.OPEN
+
+    @property
+    def _is_closed(self) -> bool:
+        return self._state in (CoreState.UNUSED, CoreState.CLOSED)
+
+    @property
+    def _was_opened(self) -> bool:
+        """Whether it has what `_begin` makes."""
+        return self._state in (CoreState.OPEN, CoreState.CLOSED)
 
     async def open(self) -> None:
         async with self._opening:
@@ -81,7 +99,7 @@ class ConsumerCore:
         checksum.prepare()
         options = self._options
         self._loop = asyncio.get_running_loop()
-        self._polled_at = self.now()
+        self._polled_at = self._loop.time()
         self._woken = asyncio.Event()
         told = FetcherTold(self._woken.set, self._topic_gone, self._wake_all)
         self._fetcher = Fetcher(
@@ -105,7 +123,7 @@ class ConsumerCore:
         self._start_task(self._starts.run())
         if options.auto_commit_ms and group is not None:
             self._start_task(self._committer.run(options.auto_commit_ms))
-        self._is_open = True
+        self._become(CoreState.OPEN)
         if self._subscription is not None:
             self._assignment.join(self._subscription)
 
@@ -121,7 +139,7 @@ class ConsumerCore:
     def _check_open(self) -> None:
         if self._is_closed:
             raise RuntimeError("this consumer is closed")
-        if not hasattr(self, "_loop"):
+        if not self._is_open:
             raise RuntimeError("this consumer is not open: use it in a `with` block, or call open() first")
 
     def stop_handing_out(self, *, is_processed: bool) -> None:
@@ -136,9 +154,9 @@ class ConsumerCore:
         """Commits what is finished and leaves the group, as far as there is time for that."""
         if self._is_closed:
             return
-        is_open, self._is_open, self._is_closed = self._is_open, False, True
+        self._become(CoreState.CLOSED if self._is_open else CoreState.UNUSED)
         try:
-            if is_open:
+            if self._was_opened:
                 self._ahead.drop()
                 async with asyncio.timeout(timeout_seconds):
                     await self._assignment.close()
@@ -149,7 +167,7 @@ class ConsumerCore:
 
     async def _release(self) -> None:
         """Everything ends at once; what follows, until it has, may be cancelled."""
-        if hasattr(self, "_woken"):
+        if self._was_opened:
             self._woken.set()  # whoever still waits for records learns that it is closed
         ending, connections = self.drop()
         await asyncio.gather(*ending, return_exceptions=True)
@@ -160,7 +178,7 @@ class ConsumerCore:
         ending = list(self._tasks)
         for task in ending:
             task.cancel()
-        if hasattr(self, "_assignment"):
+        if self._was_opened:
             ending += self._ahead.begin_to_close() + self._assignment.begin_to_close()
         return ending, self._cluster.begin_to_close()
 
@@ -198,7 +216,7 @@ class ConsumerCore:
 
     def pause(self, *partitions: TopicPartition) -> None:
         for one in partitions:
-            self.place(one).is_paused = True
+            self.place(one).pause()
         self._interrupt()
 
     def resume(self, *partitions: TopicPartition) -> Callable[[], None]:
@@ -291,6 +309,9 @@ class ConsumerCore:
             entries = await self._ahead.committed(deadline)
             if entries or self._ahead.is_pending:
                 return self._hand_out(entries) if entries else None
+        self._assignment.finish_told()
+        if rest := self._ahead.rest_of(self._assignment.about_to_lose):
+            return self._hand_out(rest)
         may_hand_out, change = await self._assignment.step(deadline)
         if not may_hand_out:
             return change

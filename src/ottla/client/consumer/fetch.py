@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from ottla.client.consumer.fetched_data import FetchedData
 from ottla.client.consumer.leader_epochs import UNKNOWN
-from ottla.client.errors import LogTruncated, MalformedAnswer, ServerError, raise_for
+from ottla.client.errors import DamagedBatch, LogTruncated, MalformedAnswer, ServerError, raise_for
 from ottla.client.network.cluster import Cluster, Line
 from ottla.client.offsets import Isolation
 from ottla.wire.apis import FETCH
@@ -19,6 +19,7 @@ from ottla.wire.uuids import ZERO_UUID
 
 _LAST_VERSION_WITHOUT_TOPIC_IDS = 12
 _FIRST_VERSION_WITH_LAST_EPOCH = 12
+_OTHER_ID = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
 
 
 class FetchLimits(NamedTuple):
@@ -84,6 +85,8 @@ async def fetch(
         one_asked = asked.get((name, row.partition_index))
         if one_asked is None:
             raise MalformedAnswer("the answer to Fetch has a partition that nobody asked for", topic=name)
+        if row.error_code in _OTHER_ID:
+            cluster.doubt_id(name, one_asked.topic_id)
         found.append((one_asked, _read(one_asked, row)))
     return found
 
@@ -102,6 +105,8 @@ def _rows(answer: FetchResponse, names: dict[bytes, str]) -> Iterator[tuple[str,
 
 
 def _read(wanted: Wanted, row: PartitionData) -> FetchedData | ServerError | LogTruncated:
+    if row.error_code == ErrorCode.CORRUPT_MESSAGE:
+        return DamagedBatch(wanted.offset, topic=wanted.topic, partition=wanted.partition)
     if row.error_code:
         message = None
         if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:

@@ -90,6 +90,13 @@ class FetchedData:
         self.buffer = memoryview(self.buffer)[:position]
         self._disorder = f"a batch that ends at offset {end - 1} is followed by offset {base_offset}"
 
+    def leave_answer(self) -> None:
+        """It may be held for long: its bytes are copied, unless they are most of the answer that they came in. What
+        other partitions had in that answer would stay with them, uncounted."""
+        buffer = self.buffer
+        if isinstance(buffer, memoryview) and 2 * len(buffer) < len(buffer.obj):  # type: ignore[arg-type]
+            self.buffer = bytes(buffer)
+
     def sound(self, start: int, most: int | None = None) -> Sound:
         """The records from `start` on that may be seen, at most so many, up to the first damage."""
         sound = self._sound

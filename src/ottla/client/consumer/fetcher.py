@@ -18,7 +18,7 @@ from ottla.client.consumer.fetched_data import FetchedData
 from ottla.client.consumer.leader_epochs import UNKNOWN
 from ottla.client.consumer.partition_position import PartitionPosition
 from ottla.client.consumer.statistics import Counters
-from ottla.client.errors import ClientError, LogTruncated, ServerError, UnknownTopicOrPartition
+from ottla.client.errors import ClientError, DamagedBatch, LogTruncated, ServerError, UnknownTopicOrPartition
 from ottla.client.group.offsets import TopicPartition
 from ottla.client.log import logger
 from ottla.client.network.cluster import Cluster, Line
@@ -205,6 +205,8 @@ class Fetcher:
                 if self._is_handed_out(place):
                     self._lose_offset(place, f"offset {place.fetch_offset} is not there any more")
                 self._told.news()
+            elif isinstance(data, DamagedBatch) and not self._is_handed_out(place):
+                self._told.news()  # what is sound comes first
             elif not data.is_retriable or not has_moved(self._cluster, asked):
                 self._fail(place, data)
             return

@@ -58,8 +58,8 @@ _AFTER = {
 class PartitionPosition:
     __slots__ = (
         "_asked_epoch", "_in_hand", "ahead", "began", "committed", "epoch", "fetch_offset", "fetched", "finished",
-        "high_watermark", "is_paused", "leader_epochs", "out_turn", "pause_seconds", "position", "resting_until",
-        "status", "topic_id", "topic_partition", "trouble", "trouble_since", "turn",
+        "high_watermark", "is_paused", "leader_epochs", "offered", "out_turn", "pause_seconds", "position",
+        "resting_until", "status", "topic_id", "topic_partition", "trouble", "trouble_since", "turn",
     )  # fmt: skip
 
     def __init__(self, topic_partition: TopicPartition) -> None:
@@ -72,6 +72,8 @@ class PartitionPosition:
         self.position = self.finished = self.committed = self.began = NOWHERE
         self.ahead = NOWHERE
         """Up to where was committed before it was handed out."""
+        self.offered = NOWHERE
+        """Where it was when the rest of that was handed out last, for the partition was about to be lost."""
         self.fetch_offset = NOWHERE
         self.high_watermark = NOWHERE
         self.fetched: deque[FetchedData] = deque()
@@ -112,6 +114,11 @@ class PartitionPosition:
         a commit of less would bring the rest twice."""
         return max(self.position, self.ahead)
 
+    @property
+    def is_owed(self) -> bool:
+        """Whether what comes next is committed already: nobody else is given it, whoever has the partition by then."""
+        return self.position < self.ahead <= self.committed
+
     def to_be_committed(self, offset: int) -> Offset:
         """With the epoch of the record before, so that whoever goes on from there can see whether it is still there."""
         return Offset(offset, leader_epoch=self.leader_epochs.before(offset))
@@ -150,7 +157,7 @@ class PartitionPosition:
         self._restart(offset)
         self.leader_epochs.begin()
         self.finished = self.position = offset
-        self.ahead = NOWHERE
+        self.ahead = self.offered = NOWHERE
 
     def _restart(self, offset: int) -> None:
         self.epoch += 1
@@ -185,9 +192,17 @@ class PartitionPosition:
         self.fetch_offset = data.next_offset
         self.leader_epochs.forget_before(self.finished)
         self.leader_epochs.took(data.epochs)
+        if self.is_paused:
+            data.leave_answer()
         return True
 
     # What is handed out.
+
+    def pause(self) -> None:
+        """From any thread. What is held stays, perhaps for long."""
+        self.is_paused = True
+        for data in list(self.fetched):
+            data.leave_answer()
 
     def peek(self) -> Entry | None:
         """What would be handed out next."""
@@ -216,6 +231,8 @@ class PartitionPosition:
             self._restart(self.position)  # it may come whole the next time
         elif self.position < entry.data.next_offset:
             self.fetched.appendleft(entry.data)
+            if self.is_paused:
+                entry.data.leave_answer()
 
     def hand_back(self) -> None:
         """What is in hand was not processed: it comes again. From the thread that hands out."""

@@ -26,6 +26,7 @@ DEFAULT_FETCH_BYTES = FetchLimits().fetch_bytes
 DEFAULT_PARTITION_BYTES = FetchLimits().partition_bytes
 LEAST = {"partition_bytes": 0, "fetch_bytes": 0}
 HELD_SECONDS = 0.05  # before it is looked again whether a partition may be read
+ANSWER_SECONDS = 0.5  # for an answer that is on its way, however little time its caller has
 
 
 @dataclass
@@ -102,6 +103,8 @@ class Reader:
         self._found: list[FetchedData] = []
         self._ready: deque[Fetched] = deque()
         self._patience: Patience | None = None
+        self._preparing: asyncio.Task[None] | None = None
+        """In trouble, what is to be done before anything is asked for. Longer than its caller's time, it goes on."""
 
     async def open(self, timeout_seconds: float | None = None) -> Self:
         """Connects. TimeoutError if that takes longer; `async with` does the same, and closes in the end."""
@@ -116,6 +119,10 @@ class Reader:
         await self.close()
 
     async def close(self) -> None:
+        if self._preparing is not None:
+            self._preparing.cancel()  # before what it asks for, which it would add to
+            await asyncio.gather(self._preparing, return_exceptions=True)
+            self._preparing = None
         for task in self._asked:
             task.cancel()
         await asyncio.gather(*self._asked, return_exceptions=True)
@@ -196,29 +203,60 @@ class Reader:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_ms / 1000
         while not self._found:  # else a call that had some was cancelled
-            await self._recover(places)
-            await self._try_asking(places, max(math.ceil((deadline - loop.time()) * 1000), 0))
+            if not await self._prepared(places, deadline):
+                break
             if not self._asked:
-                if not self._held or loop.time() >= deadline:
-                    return []
-                await asyncio.sleep(HELD_SECONDS)  # all else was given out, or others are to come
+                if loop.time() >= deadline or not (self._held or self._trouble):
+                    break
+                if self._trouble is None:
+                    await asyncio.sleep(HELD_SECONDS)  # all else was given out, or others are to come
                 continue
-            done, _ = await asyncio.wait(self._asked, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(
+                self._asked,
+                timeout=max(deadline - loop.time(), ANSWER_SECONDS),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
             for task in done:
                 del self._asked[task]
                 try:
                     self._found += self._take(places, task.result())
                 except ClientError as error:
                     self._trouble = error
+            if done and self._trouble is None:
+                self._patience = None
             if self._trouble is not None or loop.time() >= deadline:
                 break
-        if self._trouble is None:
-            self._patience = None
+        if self._found and self._is_well:
             await self._try_asking(places, wait_ms)
         found, self._found = self._found, []
         for data in found:
             places[data.partition].given_offset = places[data.partition].offset
         return found
+
+    @property
+    def _is_well(self) -> bool:
+        """Whether what comes next can be asked for at once."""
+        return self._trouble is None and self._preparing is None and self._cluster.known_topic(self.topic) is not None
+
+    async def _prepared(self, places: dict[int, _Place], deadline: float) -> bool:
+        """Whether everything is asked for that can be, before the caller's time is over."""
+        loop = asyncio.get_running_loop()
+        wait_ms = max(math.ceil((deadline - loop.time()) * 1000), 0)
+        if self._is_well:
+            await self._try_asking(places, wait_ms)
+            return True
+        if self._preparing is None:
+            self._preparing = asyncio.create_task(self._prepare(places, wait_ms))
+        await asyncio.wait([self._preparing], timeout=max(deadline - loop.time(), ANSWER_SECONDS))
+        if not self._preparing.done():
+            return False
+        preparing, self._preparing = self._preparing, None
+        preparing.result()
+        return True
+
+    async def _prepare(self, places: dict[int, _Place], wait_ms: int) -> None:
+        await self._recover(places)
+        await self._try_asking(places, wait_ms)
 
     async def _try_asking(self, places: dict[int, _Place], wait_ms: int) -> None:
         try:
@@ -240,6 +278,8 @@ class Reader:
 
     async def _ask_leaders(self, places: dict[int, _Place], wait_ms: int) -> None:
         """Each leader is asked for those partitions that nobody is asked for yet."""
+        if self._cluster.known_topic(self.topic) is None:
+            await self._cluster.renew(self.topic, patience=self._patient())  # not with one of its own behind it
         asked = {index for indexes in self._asked.values() for index in indexes}
         if self._growth_order is not None:
             self._held = await self._growth_order.held(
@@ -314,8 +354,13 @@ class Reader:
         if not error.is_retriable:
             raise error
         self._cluster.forget(self.topic)
+        if not await self._patient().pause():
+            self._patience = None  # who reads on is patient again
+            raise error
+
+    def _patient(self) -> Patience:
+        """Since the last answer."""
         if self._patience is None:
             options = self._cluster.options
             self._patience = Patience(options.retry_timeout_ms, options.retry_pause_ms)
-        if not await self._patience.pause():
-            raise error
+        return self._patience

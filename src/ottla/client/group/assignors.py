@@ -72,7 +72,8 @@ def assign_sticky(subscribers: Subscribers, partition_counts: PartitionCounts) -
         if readers[place.topic]:
             least = min(readers[place.topic], key=lambda member: len(assignments[member]))
             assignments[least].add(place)
-    _balance(assignments, readers)
+    _balance(assignments, readers, set(places) - taken)
+    _balance(assignments, readers, set(places))
     return assignments
 
 
@@ -111,22 +112,68 @@ def _still_owned(subscribers: Subscribers, existing: set[TopicPartition]) -> Ass
     }
 
 
-def _balance(assignments: Assignments, readers: Mapping[str, list[str]]) -> None:
-    """Move one partition after the other from whom has most to whom has at least two fewer."""
-    while move := _next_move(assignments, readers):
-        place, giver, taker = move
-        assignments[giver].discard(place)
-        assignments[taker].add(place)
+class _Move(NamedTuple):
+    place: TopicPartition
+    giver: str
+    taker: str
 
 
-def _next_move(assignments: Assignments, readers: Mapping[str, list[str]]) -> tuple[TopicPartition, str, str] | None:
+def _balance(assignments: Assignments, readers: Mapping[str, list[str]], movable: set[TopicPartition]) -> None:
+    """Move partitions until it cannot be more even, also by way of others.
+
+    Only then is what members have as even as it was meant when others gave up what they are given now, so that a
+    cooperative group rests after its second round.
+    """
+    while moves := _next_moves(assignments, readers, movable):
+        for place, giver, taker in moves:
+            assignments[giver].discard(place)
+            assignments[taker].add(place)
+
+
+def _next_moves(
+    assignments: Assignments, readers: Mapping[str, list[str]], movable: set[TopicPartition]
+) -> list[_Move]:
+    """A short way from whom has most to whom has at least two fewer, on which each gives one to the next."""
+    seen: set[str] = set()
+    seen_topics: set[str] = set()
     for giver in sorted(assignments, key=lambda member: len(assignments[member]), reverse=True):
-        by_name = by_topic(assignments[giver])
-        for topic, indexes in by_name.items():
-            taker = min(readers[topic], key=lambda member: len(assignments[member]))
-            if len(assignments[giver]) - len(assignments[taker]) >= 2:
-                return TopicPartition(topic, indexes[0]), giver, taker
-    return None
+        if giver in seen:  # and from there no way led to anybody with few
+            continue
+        seen.add(giver)
+        last_moves: dict[str, _Move] = {}
+        reached = [giver]
+        while reached:
+            further = []
+            for member in reached:
+                for place in _first_of_each_topic(assignments[member] & movable):
+                    if place.topic in seen_topics:
+                        continue
+                    seen_topics.add(place.topic)
+                    takers = [taker for taker in readers[place.topic] if taker not in seen]
+                    seen.update(takers)
+                    last_moves |= {taker: _Move(place, member, taker) for taker in takers}
+                    further += takers
+            least = min(further, key=lambda member: len(assignments[member]), default=giver)
+            if len(assignments[giver]) - len(assignments[least]) >= 2:
+                return _way_to(least, last_moves)
+            reached = further
+    return []
+
+
+def _first_of_each_topic(places: set[TopicPartition]) -> list[TopicPartition]:
+    first: dict[str, int] = {}
+    for topic, index in places:
+        if index < first.get(topic, index + 1):
+            first[topic] = index
+    return [TopicPartition(topic, first[topic]) for topic in sorted(first)]
+
+
+def _way_to(member: str, last_moves: Mapping[str, _Move]) -> list[_Move]:
+    moves = []
+    while member in last_moves:
+        moves.append(last_moves[member])
+        member = last_moves[member].giver
+    return moves
 
 
 def _in_order(subscribers: Subscribers) -> list[str]:

@@ -50,7 +50,7 @@ async def ask_to_commit(
     }
     for code in set(codes.values()):
         coordinator.error(code)  # a coordinator that has moved is looked for anew
-    _forget_replaced(coordinator, codes)
+    _doubt_unknown(coordinator, topic_ids, codes)
     return codes
 
 
@@ -87,10 +87,10 @@ def _names(topic_ids: TopicIds) -> dict[bytes, str]:
     return {topic_id: name for name, topic_id in topic_ids.items()}
 
 
-def _forget_replaced(coordinator: Coordinator, codes: Mapping[TopicPartition, int]) -> None:
-    """What is known of a topic whose id nobody knows is old."""
+def _doubt_unknown(coordinator: Coordinator, topic_ids: TopicIds, codes: Mapping[TopicPartition, int]) -> None:
+    """What is known of a topic whose id the coordinator does not know is old."""
     for topic in {one.topic for one, code in codes.items() if code == ErrorCode.UNKNOWN_TOPIC_ID}:
-        coordinator.cluster.forget(topic)
+        coordinator.cluster.doubt_id(topic, topic_ids.get(topic, ZERO_UUID))
 
 
 async def ask_for_committed(
@@ -127,7 +127,7 @@ async def ask_for_committed(
         for topic in group.topics
         for row in topic.partitions
     }
-    _forget_replaced(coordinator, {one: row.error_code for one, row in rows.items()})
+    _doubt_unknown(coordinator, topic_ids, {one: row.error_code for one, row in rows.items()})
     found: dict[TopicPartition, Offset | ClientError | None] = {
         one: _committed(one.topic, row) for one, row in rows.items()
     }

@@ -112,6 +112,10 @@ class Member:
         self._start_task(self._watch())
         self._post(Start())
 
+    @property
+    def about_to_lose(self) -> frozenset[TopicPartition]:
+        return NOTHING if self._machine.pending is None else self._machine.pending.lost
+
     def take_pending(self) -> Change | None:
         """A change to be applied: the user is told, and then `apply` is called."""
         return self._machine.take_pending()

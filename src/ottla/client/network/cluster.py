@@ -328,10 +328,11 @@ class Cluster:
         known = self.known_topic(name)
         return await self.renew(name, allow_creation=allow_creation) if known is None else known
 
-    async def renew(self, name: str, *, allow_creation: bool = False) -> Topic:
+    async def renew(self, name: str, *, allow_creation: bool = False, patience: Patience | None = None) -> Topic:
         """Ask for a topic although something is known of it; that stays in use until the answer is here."""
         options = self.options
-        patience = Patience(options.retry_timeout_ms, options.retry_pause_ms)
+        if patience is None:
+            patience = Patience(options.retry_timeout_ms, options.retry_pause_ms)
         unknown = (
             Patience(options.retry_timeout_ms, CREATION_PAUSE_MS)
             if allow_creation
@@ -418,6 +419,10 @@ class Cluster:
     def forget(self, topic: str) -> None:
         """What is known of the topic is old: it is asked for anew when it is needed."""
         self._view.forget(topic)
+
+    def doubt_id(self, topic: str, topic_id: bytes) -> None:
+        """A broker that was asked for the topic by this id does not know it."""
+        self._view.doubt_id(topic, topic_id)
 
     async def retry(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """The result of an attempt that is made again as long as that may help."""

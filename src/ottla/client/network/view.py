@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import defaultdict
 from typing import NamedTuple
 
 from ottla.client.errors import ServerError
@@ -30,7 +31,7 @@ class ClusterView:
         self._topics: dict[str, _Known] = {}
         self._gone: set[str] = set()
         """Topics that were asked for last when they were not there."""
-        self._former_ids: set[bytes] = set()
+        self._former_ids: defaultdict[str, set[bytes]] = defaultdict(set)
         """Of topics that were deleted and created again: ids do not come back."""
 
     def take(self, metadata: ClusterMetadata, now: float) -> ClusterMetadata:
@@ -51,13 +52,15 @@ class ClusterView:
             self._topics.pop(name, None)
             if found.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 self._gone.add(name)
+                if known is not None:
+                    self._former_ids[name].add(known.topic.topic_id)
             return found
-        if known is not None and found.has_id and found.topic_id in self._former_ids:
+        if known is not None and found.has_id and found.topic_id in self._former_ids[name]:
             return known.topic
         topic = found
         if known is not None:
             if known.topic.topic_id != found.topic_id:
-                self._former_ids.add(known.topic.topic_id)
+                self._former_ids[name].add(known.topic.topic_id)
             elif found.has_id:  # without one, an epoch that is lower may be of another topic of this name
                 topic = _newest(known.topic, found)
             _tell_leaders(known.topic, topic)
@@ -88,6 +91,14 @@ class ClusterView:
         known = self._topics.get(name)
         if known is not None:
             self._topics[name] = known._replace(since=-math.inf)
+
+    def doubt_id(self, name: str, topic_id: bytes) -> None:
+        """A broker does not know this id. It may be the former one, told by a broker that was behind when the new one
+        was known already: the next answer counts, whatever it is."""
+        known = self._topics.get(name)
+        if known is not None and known.topic.topic_id == topic_id:
+            self._former_ids.pop(name, None)
+            self.forget(name)
 
     def topic(self, name: str) -> Topic | None:
         """However old it is."""

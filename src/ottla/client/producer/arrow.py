@@ -10,8 +10,10 @@ import pyarrow as pa
 
 from ottla.client.consumer.fetched_data import FetchedData
 from ottla.client.errors import ClientError, InvalidRecord
-from ottla.client.producer.chunk import Chunk
-from ottla.records.codec import Binary, Column, ColumnBuffers, Headers, Rows
+from ottla.client.producer.chunk import Chunk, Headers
+from ottla.client.producer.sending import HIGHEST_PARTITION, HIGHEST_TIMESTAMP_MS, checked_headers
+from ottla.records.codec import Binary, Column, ColumnBuffers, Rows
+from ottla.records.codec import Headers as HeaderColumns
 
 _COLUMNS = ("key", "value", "timestamp", "headers", "partition")
 
@@ -25,24 +27,30 @@ def fill_from_arrow(chunk: Chunk, table: Any) -> None:
             f"this one has {', '.join(table.schema.names)}",
             topic=chunk.topic,
         )
+    if twice := sorted({name for name in table.schema.names if table.schema.names.count(name) > 1}):
+        raise InvalidRecord(
+            f"a table to send has each column once, and not more of {', '.join(twice)}", topic=chunk.topic
+        )
     columns = {name: table.column(name) for name in table.schema.names}
     chunk.values = _binary(chunk, "value", columns["value"])
     if "key" in columns:
         chunk.keys = _binary(chunk, "key", columns["key"])
     if "partition" in columns:
-        chunk.partitions = columns["partition"].to_pylist()
+        chunk.partitions = _whole_numbers(chunk, "partition", columns["partition"], HIGHEST_PARTITION)
     if "timestamp" in columns:
         chunk.timestamps = _timestamps(chunk, columns["timestamp"])
     if "headers" in columns:
-        chunk.headers = [
-            [(header["key"], header["value"]) for header in headers or ()] for headers in columns["headers"].to_pylist()
-        ]
+        chunk.headers = _headers(chunk, columns["headers"])
 
 
 def _binary(chunk: Chunk, name: str, column: Any) -> Column:
     """The bytes stay where they are. Text goes as UTF-8. What is laid out otherwise is copied."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        try:
+            column = column.cast(kind.value_type)
+        except pa.ArrowNotImplementedError:
+            raise InvalidRecord(f"column {name} is binary or text, not {kind}", topic=chunk.topic) from None
     kind = column.type
     if pa.types.is_fixed_size_binary(kind) or pa.types.is_null(kind) or kind == pa.binary_view():
         column = column.cast(pa.binary())
@@ -63,10 +71,40 @@ def _binary(chunk: Chunk, name: str, column: Any) -> Column:
 def _timestamps(chunk: Chunk, column: Any) -> list[int]:
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
-    timestamps = [chunk.timestamp_ms if one is None else int(one) for one in column.to_pylist()]
-    if timestamps and min(timestamps) < 0:
-        raise InvalidRecord(f"a timestamp is not negative: {min(timestamps)}", topic=chunk.topic)
-    return timestamps
+    timestamps = _whole_numbers(chunk, "timestamp", column, HIGHEST_TIMESTAMP_MS)
+    return [chunk.timestamp_ms if one is None else one for one in timestamps]
+
+
+def _whole_numbers(chunk: Chunk, name: str, column: Any, highest: int) -> list[int | None]:
+    """From 0 on, or None. A column of another kind is refused as a whole: nothing of it may reach the sender."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if not pa.types.is_integer(column.type) and column.null_count != len(column):
+        what = "whole numbers" if name == "partition" else "timestamps, or whole numbers of milliseconds since 1970"
+        raise InvalidRecord(f"column {name} is {what}, not {column.type}", topic=chunk.topic)
+    numbers: list[int | None] = column.to_pylist()
+    given = [one for one in numbers if one is not None]
+    if given and min(given) < 0:
+        raise InvalidRecord(f"a {name} is not negative: {min(given)}", topic=chunk.topic)
+    if given and max(given) > highest:
+        raise InvalidRecord(f"a {name} is at most {highest:,}, not {max(given):,}", topic=chunk.topic)
+    return numbers
+
+
+def _headers(chunk: Chunk, column: Any) -> list[Headers]:
+    """A list of structs of `key` and `value`, or a map."""
+    try:
+        rows = [
+            [one if isinstance(one, tuple) else (one["key"], one["value"]) for one in headers or ()]
+            for headers in column.to_pylist()
+        ]
+    except (TypeError, KeyError):
+        has_null = any(one is None for headers in column.to_pylist() if isinstance(headers, list) for one in headers)
+        kind = "and one of its headers is null" if has_null else f"not {column.type}"
+        raise InvalidRecord(
+            f"column headers is a list of structs of key and value, {kind}", topic=chunk.topic
+        ) from None
+    return [checked_headers(headers, chunk.topic) if headers else () for headers in rows]
 
 
 def record_batches(
@@ -118,7 +156,7 @@ def _binary_array(kind: Any, rows: int, column: Binary) -> Any:
     return pa.Array.from_buffers(kind, rows, buffers, null_count=column.null_count)
 
 
-def _headers_array(rows: int, headers: Headers) -> Any:
+def _headers_array(rows: int, headers: HeaderColumns) -> Any:
     names = _binary_array(pa.string(), headers.count, headers.names)
     values = _binary_array(pa.binary(), headers.count, headers.values)
     pairs = pa.StructArray.from_arrays([names, values], names=["key", "value"])

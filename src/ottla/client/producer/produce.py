@@ -84,6 +84,9 @@ class Produce(NamedTuple):
         self.cluster.take_hints(
             answer.node_endpoints, ((topic, index, row.current_leader) for (topic, index), row in rows.items())
         )
+        for (name, _), row in rows.items():
+            if row.error_code == ErrorCode.UNKNOWN_TOPIC_ID and name in topics:
+                self.cluster.doubt_id(name, topics[name].topic_id)
         return {batch: _outcome(batch, rows.get((batch.queue.topic, batch.queue.index))) for batch in batches} | unsent
 
     def _request(self, topics: Mapping[str, Topic], batches: Iterable[Batch]) -> ProduceRequest:

@@ -29,7 +29,7 @@ from ottla.client.producer.many import fill
 from ottla.client.producer.produce import NO_ACKS, Produce
 from ottla.client.producer.routing import Partitioner, Router
 from ottla.client.producer.sender import Sender, SenderOptions
-from ottla.client.producer.sending import Sending, check_topic, too_large
+from ottla.client.producer.sending import Sending, check_partition, check_topic, too_large
 from ottla.client.producer.statistics import Counts, ProducerStatistics
 from ottla.client.producer.transaction import Transaction, TransactionManager
 from ottla.client.serde.binding import Serializer, Serializers
@@ -242,6 +242,7 @@ class Producer(Sending):
             if self._task is not None:
                 self._task.cancel()
                 tasks.append(self._task)
+            self._buffer.refuse(_closed())  # whatever the end of a transaction has told it
             if self._sender is not None:
                 self._sender.fail_all(_closed_too_early())
             try:
@@ -322,6 +323,7 @@ class Producer(Sending):
 
     def _copied(self, place: TopicPartition, given: bytes | memoryview | ReadBatch) -> Chunk:
         check_topic(place.topic)
+        check_partition(place.partition, place.topic)
         if isinstance(given, ReadBatch) and self._acks != NO_ACKS:
             header, batch = given
         else:

@@ -109,6 +109,7 @@ class TransactionManager:
         )
         self._check(answer.error_code)
         sender.become(Identity(answer.producer_id, answer.producer_epoch))
+        self._state.why_unusable = ""
 
     def _init_request(self, known: Identity) -> InitProducerIdRequest:
         return InitProducerIdRequest(
@@ -135,6 +136,7 @@ class TransactionManager:
 
     async def begin(self) -> None:
         """When the one before has ended, which nobody may have waited for."""
+        self._state.check_usable()
         if self._ending is not None:
             try:
                 await self._await_end()
@@ -145,6 +147,7 @@ class TransactionManager:
                 if self._state.fence is not None:
                     raise
                 # It has been told, or nobody wanted to know: it was not committed, and that is settled.
+            self._state.check_usable()  # meanwhile
         self._state.step(TransactionEvent.BEGIN)
         self._sender.go_on()
         self._buffer.refuse(None)
@@ -191,6 +194,7 @@ class TransactionManager:
 
     async def close(self, wait_seconds: float) -> None:
         """What is still to be ended is tried for a moment; the coordinator aborts what is left open."""
+        self._state.why_unusable = "this producer is closed"
         if self._state.is_in_progress:
             self._start_end(is_commit=False)
         ending = self._ending
@@ -233,14 +237,22 @@ class TransactionManager:
         try:
             if not self._state.is_empty:
                 await self._ask_to_end(is_commit=True)
-        except ClientError:
+        except ClientError as error:
             if self._state.fence is None:
                 # The coordinator will not commit it.
                 self._state.step(TransactionEvent.REFUSED)
                 self._state.step(TransactionEvent.ABORT)
                 await self._abort_it()
+            if isinstance(error, ServerError) and error.code == ErrorCode.INVALID_TXN_STATE:
+                raise self._aborted_by_coordinator() from error
             raise
         self._ended()
+
+    def _aborted_by_coordinator(self) -> TransactionAborted:
+        return TransactionAborted(
+            f"{self._coordinator.about}: the coordinator has aborted the transaction, for its end was not asked for "
+            f"within transaction_timeout_ms={self._timeout_ms}"
+        )
 
     async def _abort_it(self) -> None:
         self._buffer.refuse(_outside())

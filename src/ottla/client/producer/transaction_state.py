@@ -68,6 +68,8 @@ class TransactionState:
         self.joining: set[tuple[str, int]] = set()
         """That the coordinator is still to be told of, in version 1."""
         self.groups: set[str] = set()
+        self.why_unusable = "the producer is not open: use it inside `with`, or call open()"
+        """Nobody would send what is put into a transaction before that, or after the producer is closed."""
 
     @property
     def is_empty(self) -> bool:
@@ -78,6 +80,10 @@ class TransactionState:
     def is_in_progress(self) -> bool:
         """Whether it has begun, and nobody is asked to end it."""
         return self.phase in _IN_PROGRESS
+
+    def check_usable(self) -> None:
+        if self.why_unusable:
+            raise RuntimeError(self.why_unusable)
 
     def step(self, event: TransactionEvent) -> None:
         """RuntimeError for what cannot be at the moment; the fence, for whoever is fenced."""

@@ -50,6 +50,12 @@ class AvroDeserializer:
         schema_id, body = unframe(bytes(data))
         writer = self._writers.get(schema_id)
         if writer is None:
-            writer = fastavro.parse_schema(json.loads(self._registry.schema(schema_id).text))
-            self._writers[schema_id] = writer
+            writer = self._writers[schema_id] = self._parse(self._registry.schema(schema_id), {})
         return fastavro.schemaless_reader(io.BytesIO(body), writer, self._reader)
+
+    def _parse(self, schema: Schema, named: dict[str, Any]) -> Any:
+        """With the types of the schemas that it refers to, which come to be among `named`."""
+        for reference in schema.references:
+            if reference.name not in named:
+                self._parse(self._registry.referred(reference), named)
+        return fastavro.parse_schema(json.loads(schema.text), named)

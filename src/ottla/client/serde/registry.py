@@ -57,6 +57,7 @@ class SchemaRegistry:
         self._ids: dict[tuple[str, Schema], int] = {}
         self._schemas: dict[int, Schema] = {}
         self._references: dict[tuple[str, Schema], Reference] = {}
+        self._referred: dict[tuple[str, int], Schema] = {}
 
     def register(self, subject: str, schema: Schema) -> int:
         """The id of a schema under a subject, which has it from now on."""
@@ -78,8 +79,16 @@ class SchemaRegistry:
     def schema(self, schema_id: int) -> Schema:
         found = self._schemas.get(schema_id)
         if found is None:
-            answer = self._ask(f"/schemas/ids/{schema_id}")
-            found = self._schemas[schema_id] = Schema(answer["schema"], answer.get("schemaType", "AVRO"))
+            found = self._schemas[schema_id] = _schema(self._ask(f"/schemas/ids/{schema_id}"))
+        return found
+
+    def referred(self, reference: Reference) -> Schema:
+        """What another schema uses."""
+        place = reference.subject, reference.version
+        found = self._referred.get(place)
+        if found is None:
+            answer = self._ask(f"{_path(reference.subject)}/versions/{reference.version}")
+            found = self._referred[place] = _schema(answer)
         return found
 
     def _ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
@@ -103,6 +112,15 @@ class SchemaRegistry:
 
 def _path(subject: str) -> str:
     return f"/subjects/{urllib.parse.quote(subject, safe='')}"
+
+
+def _schema(answer: dict[str, Any]) -> Schema:
+    references = answer.get("references") or ()
+    return Schema(
+        answer["schema"],
+        answer.get("schemaType") or "AVRO",
+        tuple(Reference(one["name"], one["subject"], int(one["version"])) for one in references),
+    )
 
 
 def _body(schema: Schema) -> dict[str, Any]:
