@@ -288,7 +288,9 @@ def test_a_partition_without_a_folder_has_no_records(opened: OpenBroker) -> None
     assert sorted(path.name for path in opened.folder.iterdir() if path.is_dir()) == ["t-0", "u-0"]
 
 
-def test_folders_that_the_store_does_not_know_are_put_aside_with_all_they_hold(opened: OpenBroker) -> None:
+def test_folders_that_the_store_does_not_know_are_put_aside_with_all_they_hold(
+    opened: OpenBroker, caplog: pytest.LogCaptureFixture
+) -> None:
     opened.create(topic("t"), topic("u"))
     write(opened, "t")
     write(opened, "u")
@@ -303,6 +305,12 @@ def test_folders_that_the_store_does_not_know_are_put_aside_with_all_they_hold(o
     [stranger] = opened.folder.glob("stranger*")
     assert (stranger / "00000000000000000000.log").exists()
     assert [opened.broker.topics.by_name[name].partitions[0].log.end_offset for name in "tu"] == [0, 0]
+    assert "still there" not in caplog.text
+    opened.stop()
+    opened.start()
+    assert len(list(opened.folder.glob("*-stray"))) == 3
+    [told] = [record for record in caplog.records if "folders that were put aside are still there" in record.message]
+    assert {("folders", 3), ("first", str(min(opened.folder.glob("*-stray"))))} <= told.__dict__["ottla_fields"].items()
 
 
 def test_a_topic_that_finds_no_place_on_the_disk_is_taken_back(

@@ -16,8 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.broker.loop.loop import Loop
-from ottla.broker.network.connection import READ_BYTES, Connection, Limits
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.limits import Limits
+from ottla.broker.network.pieces import READ_BYTES
 from ottla.broker.network.receive_buffers import MOST_LENT_BYTES, RECEIVE_BYTES, ReceiveBuffers
+from ottla.broker.network.request_memory import RequestMemory
 from ottla.broker.network.slot import Slot
 from ottla.broker.network.unsent_memory import UnsentMemory
 
@@ -36,8 +39,14 @@ class Piece(NamedTuple):
 class Server:
     """One end of a socket pair with a connection on it; the test is the other end."""
 
-    def __init__(self, limits: Limits | None = None, unsent_memory: UnsentMemory | None = None) -> None:
-        self.loop = Loop()
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        unsent_memory: UnsentMemory | None = None,
+        request_memory: RequestMemory | None = None,
+        loop: Loop | None = None,
+    ) -> None:
+        self.loop = loop or Loop()
         self.client, served = socket.socketpair()
         self.client.setblocking(False)
         served.setblocking(False)
@@ -56,6 +65,7 @@ class Server:
             self.handle,
             self.closed,
             unsent_memory=unsent_memory,
+            request_memory=request_memory,
         )
 
     def handle(self, connection: Connection, frame: memoryview) -> None:

@@ -12,6 +12,7 @@ from ottla.broker.broker import Broker
 from ottla.broker.config.layers import BrokerSettings
 from ottla.broker.coordinators.coordinator import MOST_REST_SECONDS, RELOADED_AFTER_SECONDS
 from ottla.broker.coordinators.loading import LOADED_IN_A_STEP, Replay
+from ottla.broker.coordinators.shard import ShardState
 from ottla.broker.loop.loop import Loop
 from ottla.broker.loop.slices import SLICE_SECONDS, run_to_end
 from ottla.broker.loop.system import LinuxSystem
@@ -22,7 +23,15 @@ from ottla.coordinator.group_machine import GroupMachine
 from ottla.coordinator.offsets.commit import commit
 from ottla.coordinator.operation import Operation, Reply
 from ottla.log.producers import Origin
-from ottla.records.batch import HEADER_SIZE, read_header
+from ottla.records.batch import (
+    CRC_AT,
+    HEADER_SIZE,
+    LAST_OFFSET_DELTA_AT,
+    LENGTH_AT,
+    RECORDS_AT,
+    read_header,
+    whole_batches,
+)
 from ottla.records.build import build_batch
 from ottla.records.compression import GZIP, compress
 from ottla.records.validate import header_of_recompressed, stamped
@@ -128,9 +137,9 @@ def opened(tmp_path: Path) -> Iterator[Opened]:
     opened.stop()
 
 
-def committed_offset(group_id: str, offset: int) -> tuple[bytes, bytes]:
+def committed_offset(group_id: str, offset: int, metadata: str = "") -> tuple[bytes, bytes]:
     key = OffsetCommitKey(group=group_id, topic="t", partition=0)
-    value = OffsetCommitValue(offset=offset, leader_epoch=-1, metadata="", commit_timestamp=0, topic_id=ZERO_UUID)
+    value = OffsetCommitValue(offset=offset, leader_epoch=-1, metadata=metadata, commit_timestamp=0, topic_id=ZERO_UUID)
     return GROUP_RECORDS.encode_key(key), GROUP_RECORDS.encode_value(value, 4) or b""
 
 
@@ -310,3 +319,50 @@ def test_what_cannot_be_taken_back_is_loaded_again_less_and_less_often(
     opened.round()
     opened.round()
     assert loads  # what could be written in between counts
+
+
+def test_a_coordinator_that_stops_on_a_full_disk_is_unloaded(opened: Opened) -> None:
+    """What it had gathered fails then, which unloads it, too."""
+    group = group_in(opened, 3)
+    assert opened.commit(group, 5) == ErrorCode.NONE
+    [shard] = opened.broker.groups.shards()
+    assert shard.state is ShardState.LOADED
+    answers: list[Any] = []
+
+    def change_group(machine: GroupMachine, operation: Operation) -> None:
+        known = machine.groups[group]
+        assert isinstance(known, ClassicGroup)
+        known.write_tombstones(operation)
+        operation.answer(reply, ErrorCode.NONE)
+
+    reply = Reply(answers.append, lambda code: code)
+    opened.broker.groups.submit(group, reply, change_group)
+    opened.disk.is_full = True
+    opened.broker.groups.stop()
+    assert answers == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert (shard.state, shard.is_loaded) == (ShardState.UNLOADED, False)
+    with pytest.raises(AssertionError, match="unloaded cannot be loading next"):
+        shard._become(ShardState.LOADING)
+
+
+@pytest.mark.parametrize("at", [LENGTH_AT, CRC_AT, LAST_OFFSET_DELTA_AT, RECORDS_AT], ids=str)
+@pytest.mark.parametrize("is_running", [False, True])
+def test_a_batch_that_rotted_keeps_no_group_from_its_coordinator(
+    opened: Opened, tmp_path: Path, at: int, is_running: bool
+) -> None:
+    run_to_end(opened.loop, opened.broker.groups.ensure_topic())
+    names = [name for name in map("group {}".format, range(400)) if opened.broker.groups.partition_of(name) == 0][:5]
+    for number, name in enumerate(names):
+        opened.write(0, [committed_offset(name, number, metadata="." * 2000)])
+    if not is_running:
+        opened.stop()
+    path = tmp_path / f"{OFFSETS_TOPIC}-0" / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    starts = [position for position, _ in whole_batches(data)]
+    data[starts[2] + at] ^= 0x40
+    path.write_bytes(data)
+    if not is_running:
+        opened.__init__(tmp_path)  # type: ignore[misc]
+    opened.committed(names[0])
+    opened.load()
+    assert [opened.committed(name) for name in names] == [0, 1, -1, 3, 4]

@@ -20,7 +20,7 @@ from ottla.broker.network.slot import Slot
 from ottla.broker.quotas.quotas import PRODUCER_BYTE_RATE, client_entity
 from ottla.log.files import DiskFile
 from ottla.records.build import build_batch
-from ottla.records.compression import LZ4, NONE
+from ottla.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from ottla.replica.writer import MOST_GATHERED_BATCH_BYTES
 from ottla.wire.errors import ErrorCode
 from ottla.wire.fast_path import MessageReader, MessageWriter
@@ -33,6 +33,7 @@ from ottla.wire.writer import generate_writer
 from tests.broker.opened_broker import OpenBroker, topic
 
 NOW_MS = 1_700_000_000_000
+TRANSACTIONAL_PRODUCER_ID = 9
 
 
 class Client:
@@ -63,6 +64,10 @@ class Client:
     @property
     def received(self) -> bytes:
         return b"".join(bytes(cast("Buffer", part)) for slot in self.slots for part in slot.parts or ())
+
+
+def out_of_room(_file: DiskFile, _data: Buffer) -> None:
+    raise OSError(errno.ENOSPC, "full")
 
 
 class Messages:
@@ -108,6 +113,11 @@ class Side:
 
     def ids(self) -> dict[str, bytes]:
         return {known.name: known.topic_id for known in self.broker.topics}
+
+    def handle_on_full_disk(self, frames: list[bytes]) -> Client:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(DiskFile, "append", out_of_room)
+            return self.handle(frames)
 
     def handle(self, frames: list[bytes]) -> Client:
         """As the loop does in a round that brings these frames."""
@@ -173,9 +183,16 @@ def flipped(batch: bytes, position: int) -> bytes:
     return batch[:at] + bytes([batch[at] ^ 1]) + batch[at + 1 :]
 
 
-def numbered(sequence: int, producer_id: int = 7) -> bytes:
+def numbered(sequence: int, producer_id: int = 7, *, is_transactional: bool = False) -> bytes:
     return bytes(
-        build_batch([b"i"], timestamp=NOW_MS, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+        build_batch(
+            [b"i"],
+            timestamp=NOW_MS,
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=sequence,
+            is_transactional=is_transactional,
+        )
     )
 
 
@@ -189,8 +206,13 @@ large = st.builds(
     st.sampled_from([NONE, NONE, LZ4]),
 )
 unusual = st.one_of(
-    st.builds(lambda taken: bytes(build_batch(taken, timestamp=NOW_MS, codec=LZ4)), values),
+    st.builds(
+        lambda taken, codec: bytes(build_batch(taken, timestamp=NOW_MS, codec=codec)),
+        values,
+        st.sampled_from([GZIP, SNAPPY, LZ4, ZSTD]),
+    ),
     st.builds(numbered, st.integers(0, 2), st.sampled_from([7, 8])),
+    st.builds(numbered, st.integers(0, 1), st.just(TRANSACTIONAL_PRODUCER_ID), is_transactional=st.booleans()),
     st.builds(flipped, plain, st.integers(0, 500)),
     st.builds(lambda batch, cut: batch[:-cut], plain, st.integers(1, 30)),
     st.builds(lambda one, other: one + other, plain, plain),
@@ -221,7 +243,21 @@ usual = st.builds(
     acks=st.sampled_from([1, 1, -1, -1, 0, 2]),
     client_id=st.sampled_from(["bench", "bench", "throttled"]),
 )
-receives = st.lists(st.lists(st.one_of(usual, usual, asked), max_size=8), max_size=6)
+
+
+class Received(NamedTuple):
+    """What comes in one round."""
+
+    requests: list[Asked]
+    is_disk_full: bool
+
+
+receives = st.lists(
+    st.builds(
+        Received, st.lists(st.one_of(usual, usual, asked), max_size=8), st.sampled_from([False, False, False, True])
+    ),
+    max_size=6,
+)
 
 
 @pytest.fixture(scope="module")
@@ -236,17 +272,18 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side
 @settings(max_examples=50)
 @given(receives, st.sampled_from([False, False, True]), st.data())
 def test_answers_logs_metrics_and_quotas_are_the_same(
-    sides: tuple[Side, Side], receives: list[list[Asked]], is_limited: bool, data: st.DataObject
+    sides: tuple[Side, Side], receives: list[Received], is_limited: bool, data: st.DataObject
 ) -> None:
     for side in sides:
         side.limit(is_limited=is_limited)
     numbers = itertools.count(data.draw(st.integers(-(2**31), 2**31 - 100)))
     for receive in receives:
-        with_numbers = [(next(numbers), each) for each in receive]
+        with_numbers = [(next(numbers), each) for each in receive.requests]
         outcomes = []
         for side in sides:
             ids = side.ids()
-            client = side.handle([each.frame(number, ids) for number, each in with_numbers])
+            handle = side.handle_on_full_disk if receive.is_disk_full else side.handle
+            client = handle([each.frame(number, ids) for number, each in with_numbers])
             received = client.received
             for name, topic_id in ids.items():
                 received = received.replace(topic_id, name.encode().ljust(16))
@@ -342,18 +379,13 @@ def test_a_producer_that_sends_several_batches_at_once_keeps_its_order(side: Sid
 
 
 def test_a_write_that_fails_refuses_all_that_was_in_it_and_counts_nothing(
-    side: Side, monkeypatch: pytest.MonkeyPatch
+    side: Side,
 ) -> None:
     side.handle(frames(1))
     produced_bytes = side.broker.metrics.produced_bytes
 
-    def fail(_file: DiskFile, _data: Buffer) -> None:
-        raise OSError(errno.ENOSPC, "full")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(DiskFile, "append", fail)
-        refused = answers(side.handle([*frames(2), one_frame(numbered(0)), one_frame(LARGE)]).received)
-        follower = answers(side.handle([one_frame(numbered(1))]).received)
+    refused = answers(side.handle_on_full_disk([*frames(2), one_frame(numbered(0)), one_frame(LARGE)]).received)
+    follower = answers(side.handle_on_full_disk([one_frame(numbered(1))]).received)
     assert [answer.error_code for answer in refused] == [ErrorCode.KAFKA_STORAGE_ERROR] * 4
     assert [(answer.base_offset, answer.log_append_time_ms) for answer in refused] == [(-1, -1)] * 4
     assert follower[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR  # what was in flight behind it comes again, too
@@ -361,17 +393,11 @@ def test_a_write_that_fails_refuses_all_that_was_in_it_and_counts_nothing(
     assert offsets(side.handle([*frames(1), one_frame(numbered(0)), one_frame(numbered(1))])) == [1, 2, 3]
 
 
-def test_without_acknowledgement_a_write_that_fails_closes_the_connection(
-    side: Side, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(_file: DiskFile, _data: Buffer) -> None:
-        raise OSError(errno.ENOSPC, "full")
-
+def test_without_acknowledgement_a_write_that_fails_closes_the_connection(side: Side) -> None:
     batch = bytes(build_batch([b"value"], timestamp=NOW_MS))
     frame = Asked((("plain", 0, batch),), acks=0).frame(0, {})
     assert side.handle([frame]).reasons == []
-    monkeypatch.setattr(DiskFile, "append", fail)
-    client = side.handle([frame])
+    client = side.handle_on_full_disk([frame])
     assert client.reasons == ["a produce request without acknowledgement failed"]
     assert client.received == b""
 

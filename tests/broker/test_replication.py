@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import GeneratorType, SimpleNamespace
 from typing import Any, cast
 
@@ -16,13 +17,15 @@ from ottla.broker.loop.loop import Loop
 from ottla.broker.network.peer import PeerLost
 from ottla.broker.replication.fetcher import Fetcher, FetchSettings
 from ottla.broker.replication.serving import AT_ONCE, ReplicaSessions
+from ottla.broker.rot_reports import RotReports
 from ottla.log.errors import LogError
 from ottla.log.files import FileRange
+from ottla.log.hole import Hole
 from ottla.log.recovery import open_log
 from ottla.log.segment import LOG
 from ottla.log.snapshot import SUFFIX as SNAPSHOT
 from ottla.log.topic_config import TopicConfig
-from ottla.records.batch import read_header
+from ottla.records.batch import LENGTH_AT, CorruptBatch, read_header
 from ottla.records.build import build_batch
 from ottla.replica.machine import ALL
 from ottla.replica.partition import Partition
@@ -34,7 +37,7 @@ from ottla.wire.frames import decode_response, encode_request, encode_response
 from ottla.wire.header import read_request_header
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
 from ottla.wire.schema import Request, Response
-from tests.log.writing import new_log, served_values
+from tests.log.writing import append, new_log, served_offsets, served_values
 from tests.replica.shell import ManualShell
 
 LEADER, FOLLOWER = 1, 2
@@ -100,6 +103,7 @@ class World:
             clock_ms=self.loop.system.clock_ms,
             steady_ms=self.loop.steady_ms,
             report_bug=self._report_bug,
+            rot_reports=RotReports(),
         )
         self.sessions = ReplicaSessions(cast("Any", broker))
         self.fetcher = Fetcher(
@@ -159,7 +163,9 @@ class World:
 
     # Roles
 
-    def lead(self, epoch: int = 0, partition_epoch: int = 0, in_sync: list[int] = REPLICAS) -> None:
+    def lead(
+        self, epoch: int = 0, partition_epoch: int = 0, in_sync: Sequence[int] = REPLICAS, eligible: Sequence[int] = ()
+    ) -> None:
         for partition in (*self.leaders, *self.followers):
             partition.apply(
                 leader_id=LEADER,
@@ -168,6 +174,7 @@ class World:
                 replicas=REPLICAS,
                 in_sync=in_sync,
                 now_ms=0,
+                eligible=eligible,
             )
         for partition in self.followers:
             self.fetcher.follow(partition)
@@ -358,6 +365,58 @@ def test_the_long_poll_answers_when_nothing_comes(world: World) -> None:
     world.lead()
     world.run(5.0)
     assert 8 <= len(world.requests) <= 14
+
+
+@pytest.mark.parametrize("damage", [b"\x7f\xff\xff\xff", b"\x00\x00\x02\x00", b"\x00\x00\x00\x00", None])
+def test_what_has_rotted_at_the_leader_is_not_copied_nor_passed_over_and_the_operator_is_told(
+    world: World, caplog: pytest.LogCaptureFixture, damage: bytes | None
+) -> None:
+    """`damage`: in the place of a batch's length; None: one of its bytes."""
+    log = world.leaders[0].log
+    for number in range(60):
+        append(log, [b"%d" % number + bytes(100)])
+    world.leaders[0].machine.end_offset = log.end_offset
+    assert len(log.segments) > 2
+    segment = log.segments[1]
+    positions = [position for position, _ in segment.batches()]
+    position = positions[3] + (LENGTH_AT if damage is not None else 80)
+    sound = segment.read_batch(position, 4)
+    segment.file.write_over(position, damage or b"rot!")
+    segment.close()
+    bad_offset = segment.base_offset + 3
+    world.lead(epoch=1)
+    world.run(20.0)
+    assert world.followers[0].log.end_offset <= bad_offset
+    assert 1 <= caplog.text.count("a partition cannot be copied") <= 6
+    with pytest.raises((LogError, CorruptBatch)):
+        served_offsets(log, bad_offset)
+    with suppress(LogError, CorruptBatch):
+        assert served_offsets(log, bad_offset + 1) == list(range(bad_offset + 1, 60))
+    segment.file.write_over(position, sound)
+    world.run(5.0)
+    assert served_offsets(world.followers[0].log) == list(range(60))
+
+
+@pytest.mark.parametrize(
+    ("in_sync", "eligible", "least"), [([LEADER], [], 10), ([LEADER], [FOLLOWER], 60), (REPLICAS, [], 60)]
+)
+def test_who_may_be_elected_keeps_what_lies_behind_rotten_records(
+    world: World, in_sync: list[int], eligible: list[int], least: int
+) -> None:
+    world.lead()
+    for number in range(60):
+        world.produce(0, b"%d" % number + bytes(100))
+        world.run(0.1)
+    log = world.followers[0].log
+    assert log.end_offset == 60
+    log.hole = Hole(10, 60)
+    world.is_cut = True
+    world.lead(epoch=1, partition_epoch=1, in_sync=in_sync, eligible=eligible)
+    world.run(1.0)
+    assert log.end_offset == least
+    world.is_cut = False
+    world.run(3.0)
+    assert served_offsets(log) == list(range(60))
 
 
 def test_a_lost_connection_begins_a_new_session_and_loses_nothing(world: World) -> None:

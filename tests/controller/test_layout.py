@@ -37,7 +37,13 @@ def test_cluster_id_and_broker_are_written_as_kafka_did() -> None:
     broker = BrokerNode({"PLAINTEXT": ("h", 9092)}, None, 17)
     assert layout.encode_broker(broker) == (
         b'{"version":5,"host":"h","port":9092,"jmx_port":-1,"timestamp":"17","endpoints":["PLAINTEXT://h:9092"],'
-        b'"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},"rack":null,"features":{}}'
+        b'"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},"features":{}}'
+    )
+    assert layout.decode_broker(layout.encode_broker(broker)) == broker
+    broker = BrokerNode({"PLAINTEXT": ("::1", 9092)}, "r", 17)
+    assert layout.encode_broker(broker) == (
+        b'{"version":5,"host":"::1","port":9092,"jmx_port":-1,"timestamp":"17","endpoints":["PLAINTEXT://[::1]:9092"],'
+        b'"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},"rack":"r","features":{}}'
     )
     assert layout.decode_broker(layout.encode_broker(broker)) == broker
 

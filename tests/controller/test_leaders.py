@@ -119,6 +119,19 @@ def test_one_that_lost_data_gives_way_to_any_other_member(loss: Loss) -> None:
     assert (after.leader_id, after.in_sync, after.eligible) == (3, (3,), (2,))
 
 
+def test_one_with_rotten_records_goes_on_leading_its_other_partitions() -> None:
+    known = cluster([(1, 2), (1, 2)], min_insync_replicas="2")
+    for node_id in (2, 3, 4):
+        for change in finished(broker_down(known, rules_in(known), node_id)):
+            known.replay(change)
+    assert {(state.leader_id, state.in_sync, state.eligible) for state in known.states["t"]} == {(1, (1,), (2,))}
+    for change in finished(broker_up(known, rules_in(known), 1, 101, NODE, rotten={(bytes(16), 1)})):
+        known.replay(change)
+    sound, rotten = known.states["t"]
+    assert (sound.leader_id, sound.in_sync, sound.eligible) == (1, (1,), (2,))
+    assert (rotten.leader_id, rotten.in_sync, rotten.eligible) == (NOBODY, (2,), ())
+
+
 def test_one_that_lacks_the_last_records_leads_where_nobody_else_is_in_sync() -> None:
     after = settled(PartitionState(1, 5, (1,)), rules(), [1], restarted=1, loss=Loss.TAIL)
     assert (after.leader_id, after.in_sync, after.leader_epoch) == (1, (1,), 6)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -28,6 +30,9 @@ from ottla.controller.store import (
 from ottla.controller.zookeeper.address import ZookeeperAddress, parse_zookeeper_address
 from tests.controller.homes import PATIENCE_SECONDS, Home, OpenStore
 from tests.zookeeper.servers import ZookeeperServers, missing
+
+if TYPE_CHECKING:
+    from ottla.controller.zookeeper.nodes import ZookeeperNodes
 
 needs_servers = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
@@ -196,6 +201,68 @@ def test_a_server_that_does_not_answer_is_told_in_a_sentence(stores: Stores) -> 
     store = stores.open("127.0.0.1:1", 0.5)
     with pytest.raises(StoreUnusable, match=r"no ZooKeeper server answers at 127\.0\.0\.1:1"):
         store.get("/a")
+
+
+@pytest.mark.parametrize("kind", ["silent", "full"])
+def test_a_server_that_says_nothing_at_first_does_not_cost_the_session(
+    home: Home, stores: Stores, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """As ZooKeeper does while it starts, or where packets are lost."""
+    connect = socket.create_connection
+    with contextlib.ExitStack() as stack:
+        mute = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        if kind == "full":
+            for _ in range(2):  # one more than its queue has room for
+                waiting = stack.enter_context(socket.socket())
+                waiting.setblocking(False)
+                with contextlib.suppress(BlockingIOError):
+                    waiting.connect(mute.getsockname())
+        attempts: list[object] = []
+
+        def connect_to_another_first(address: tuple[str, int], timeout: float) -> socket.socket:
+            attempts.append(address)
+            return connect(mute.getsockname() if len(attempts) == 1 else address, timeout)
+
+        monkeypatch.setattr(socket, "create_connection", connect_to_another_first)
+        store = stores.open(home.address.hosts, timeout_seconds=9.0)
+        assert isinstance(store.tree(""), dict)
+        assert len(attempts) == 2
+        stores.close()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_answer_that_nobody_understands_costs_the_session_and_no_more(home: Home, stores: Stores) -> None:
+    store = stores.open(home.address.hosts, timeout_seconds=9.0)
+    lost: list[str] = []
+    store.store.watch_session(lambda: lost.append("lost"))
+    store.tree("")
+    nodes = cast("ZookeeperNodes", store.store._nodes)
+    connection, calls = nodes._client._connection, []
+    read = connection._read_response
+
+    def fail_first(*answer: Any) -> Any:
+        calls.append(answer)
+        if len(calls) == 1:
+            raise RuntimeError("Invalid error code")
+        return read(*answer)
+
+    connection._read_response = fail_first
+    assert isinstance(store.tree(""), dict)
+    assert lost == ["lost"]
+    stores.close()
+
+
+def test_a_request_that_gets_no_answer_is_given_up(home: Home, stores: Stores) -> None:
+    store = stores.open(home.address.hosts, timeout_seconds=2.0)
+    store.tree("")
+    nodes = cast("ZookeeperNodes", store.store._nodes)
+    nodes._client._call = lambda request, answer: None
+    with pytest.raises(StoreUnusable, match="no ZooKeeper server answers"):
+        store.get("/a")
+    with pytest.raises(CommitUncertain):
+        store.commit([Create("/a")])
+    del nodes._client._call
+    stores.close()
 
 
 @needs_servers

@@ -6,7 +6,12 @@ from ottla.coordinator.group import Committer, OffsetToCommit
 from ottla.coordinator.offsets.commit import commit
 from ottla.records.growth import Growth, Phase
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartition, decode_assignment
+from ottla.wire.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartition,
+    decode_assignment,
+)
 from ottla.wire.versioned import encode_versioned
 from tests.coordinator.classic_members import ClassicWorld
 from tests.coordinator.consumer_members import FakeMember, World, settle
@@ -124,6 +129,17 @@ def test_assignments_with_data_of_their_own_stay_as_they_are() -> None:
     world.join(world.member)
     strange = world.sync(world.member, world.group.generation, {world.member: b"?"}).response
     assert strange.assignment == b"?"
+
+
+def test_data_of_the_subscription_does_not_keep_an_assignment_as_it_is() -> None:
+    """librdkafka's cooperative-sticky sends what each member told along with what it is assigned."""
+    world = Classic(FENCES)
+    told = encode_versioned(ConsumerProtocolSubscription(topics=["t"], user_data=b"had 0 and 1"), 1)
+    world.join(world.member, protocols={"range": told})
+    data = assignment(0, 1, 2, 3, user_data=b"had 0 and 1")
+    answer = world.sync(world.member, world.group.generation, {world.member: data}).response
+    assert given(answer.assignment) == [0, 1]
+    assert decode_assignment(answer.assignment).user_data == b"had 0 and 1"
 
 
 NONE = ErrorCode.NONE

@@ -13,6 +13,7 @@ from ottla.log.segment import ABORTED_INDEX, CLEANED, DELETED, INDEX, LOG, SWAP,
 from ottla.log.topic_config import TopicConfig
 from ottla.records.build import build_batch
 from ottla.testing.files import Crashed, Effect, SimulatedFiles
+from ottla.testing.loss import SYNCED_ONLY
 from tests.log.expected import check_segments
 from tests.log.writing import FOLDER, SMALL, append, append_marker, new_log, served_offsets, served_values
 
@@ -189,6 +190,24 @@ def test_what_comes_behind_a_fault_goes_too() -> None:
     assert recovered.removed_segments == 1
     assert not files.exists(path(20, LOG))
     assert append(log, epoch=3).base_offset == 17
+
+
+def test_what_was_cut_does_not_come_back_behind_what_is_written_there() -> None:
+    """After another crash, in which the disk may have the new batch and not know of the cut."""
+    files = SimulatedFiles()
+    log = new_log(files)
+    sizes = []
+    for _ in range(3):
+        append(log)
+        sizes.append(log.size_bytes)
+    log.flush(0)
+    files.sync_folder("")
+    files.flip_bit(path(0, LOG), sizes[0] + 70, 0)
+    files.open(path(0, LOG)).sync()
+    files.crash(SYNCED_ONLY)
+    assert new_log(files).end_offset == 1
+    files.crash(SYNCED_ONLY)
+    assert files.sizes(FOLDER)[path(0, LOG).removeprefix(f"{FOLDER}/")] == sizes[0]
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,20 @@
 """A segment: finding batches, reading within limits, cutting, and what its files are called."""
 
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import ottla.log.segment as segment_module
-from ottla.log.errors import CorruptLog
-from ottla.log.files import DiskFiles
+from ottla.log.errors import CorruptLog, LogDeleted
+from ottla.log.files import DiskFiles, FileRange
 from ottla.log.recovery import open_log
 from ottla.log.segment import ABORTED_INDEX, DELETED, INDEX, LOG, SWAP, TIME_INDEX, Segment
 from ottla.log.topic_config import TopicConfig
 from ottla.records.build import build_batch
 from ottla.records.codec import stamp_batches
+from ottla.records.read import read_records
 from ottla.testing.files import SimulatedFiles
 from tests.log.writing import append, new_log, served_values
 
@@ -107,6 +109,11 @@ def test_what_is_written_behind_is_not_of_the_segment_yet(files: SimulatedFiles)
 # Reading
 
 
+def read(segment: Segment, offset: int, max_bytes: int, end_position: int, *, whole_batch: bool) -> FileRange | None:
+    place = segment.locate(offset)
+    return None if place is None else segment.range_at(place, max_bytes, end_position, whole_batch=whole_batch)
+
+
 def test_a_read_ends_at_the_limit_or_the_end(files: SimulatedFiles) -> None:
     segment, batches = filled(files, 4)
     size, end = len(batches[0]), segment.size_bytes
@@ -119,7 +126,7 @@ def test_a_read_ends_at_the_limit_or_the_end(files: SimulatedFiles) -> None:
     }
     for (offset, max_bytes, end_position), expected in cases.items():
         for whole_batch in (False, True):
-            found = segment.read(offset, max_bytes, end_position, whole_batch=whole_batch)
+            found = read(segment, offset, max_bytes, end_position, whole_batch=whole_batch)
             assert found is not None
             assert found.read() == b"".join(expected)
 
@@ -127,7 +134,7 @@ def test_a_read_ends_at_the_limit_or_the_end(files: SimulatedFiles) -> None:
 def test_a_read_may_end_within_a_batch(files: SimulatedFiles) -> None:
     segment, batches = filled(files, 4)
     size, end = len(batches[0]), segment.size_bytes
-    found = segment.read(BASE, size + 10, end, whole_batch=True)
+    found = read(segment, BASE, size + 10, end, whole_batch=True)
     assert found is not None
     assert found.read() == batches[0] + batches[1][:10]
 
@@ -135,12 +142,12 @@ def test_a_read_may_end_within_a_batch(files: SimulatedFiles) -> None:
 def test_the_first_batch_is_whole_if_asked_for(files: SimulatedFiles) -> None:
     segment, batches = filled(files, 4)
     end = segment.size_bytes
-    whole = segment.read(BASE + 2, 5, end, whole_batch=True)
+    whole = read(segment, BASE + 2, 5, end, whole_batch=True)
     assert whole is not None
     assert whole.read() == batches[1]
-    assert segment.read(BASE + 2, 5, end, whole_batch=False) is None  # or a reader would get a piece of no use
-    assert segment.read(BASE + 8, 100, end, whole_batch=True) is None
-    assert segment.read(BASE + 2, 100, len(batches[0]), whole_batch=True) is None  # the end lies before it
+    assert read(segment, BASE + 2, 5, end, whole_batch=False) is None  # or a reader would get a piece of no use
+    assert read(segment, BASE + 8, 100, end, whole_batch=True) is None
+    assert read(segment, BASE + 2, 100, len(batches[0]), whole_batch=True) is None  # the end lies before it
 
 
 # Cutting
@@ -217,7 +224,7 @@ def test_age_without_timestamps_is_that_of_the_file(files: SimulatedFiles) -> No
 def test_all_files_change_their_suffix_and_are_still_read(files: SimulatedFiles, suffix: str) -> None:
     segment, batches = filled(files, 6)
     segment.write_indexes()
-    reply = segment.read(BASE, 50, segment.size_bytes, whole_batch=True)
+    reply = read(segment, BASE, 50, segment.size_bytes, whole_batch=True)
     segment.change_suffix(suffix)
     assert sorted(files.sizes("folder")) == sorted(f"{BASE:020d}{kind}{suffix}" for kind in (LOG, INDEX, TIME_INDEX))
     assert segment.paths() == [f"folder/{BASE:020d}{kind}{suffix}" for kind in (LOG, INDEX, TIME_INDEX, ABORTED_INDEX)]
@@ -259,8 +266,85 @@ def test_not_all_full_segments_are_open_at_once(tmp_path: Path, monkeypatch: pyt
         assert served_values(log) == [b"%d" % each for each in range(number + 1)]
 
 
+@pytest.mark.parametrize("removal", ["none", "retention", "both"])
+def test_what_waits_to_be_sent_keeps_few_files_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, removal: str
+) -> None:
+    """A client that reads no answers may have asked for a piece of each of thousands of segments."""
+    monkeypatch.setattr(segment_module, "MOST_OPEN", 5)
+    monkeypatch.setattr(segment_module, "_open", deque())
+    log = open_log(DiskFiles(), str(tmp_path), TopicConfig(), now_ms=0)
+    for number in range(30):
+        append(log, [b"%d" % number])
+        log.roll(0)
+    log.advance_high_watermark(30)
+    before = open_files()
+    waiting = [log.read(offset, 1, 30) for offset in range(30)]
+    assert open_files() <= before + 5
+    readable = 30
+    if removal != "none":
+        log.remove_first(30, 0)
+        assert open_files() <= before + 5
+    if removal == "both":
+        for path in log.segments.due_removals(1 << 62):
+            log.files.remove(path)
+        assert open_files() <= before + 5
+        readable = 5
+    values = []
+    for found in waiting:
+        assert found is not None
+        with suppress(FileNotFoundError):  # it is told as a closed connection
+            values += [record.value for record in read_records(found.read())]
+    assert values == [b"%d" % number for number in range(readable)]
+    del waiting, found
+    assert open_files() <= before
+
+
+def test_a_segment_that_went_is_not_read_in_the_place_of_another_of_its_name(tmp_path: Path) -> None:
+    log = open_log(DiskFiles(), str(tmp_path), TopicConfig(), now_ms=0)
+    waiting: list[FileRange | None] = []
+    for value in (b"first", b"second"):
+        append(log, [value], epoch=len(waiting))
+        log.advance_high_watermark(1)
+        waiting.append(log.read(0, 1, 1))
+        log.truncate_fully(0, 0)
+    read = [read_records(found.read())[0].value for found in waiting if found is not None]
+    assert read == [b"first", b"second"]
+
+
 def test_an_index_is_dense_enough_to_search_whatever_the_topic_says() -> None:
     log = new_log(config=TopicConfig(index_interval_bytes=2**31 - 1))
     for _ in range(10):
         append(log, [bytes(100_000)])
     assert len(log.active.offset_index) >= 3
+
+
+@pytest.mark.parametrize("removal", ["none", "retention"])
+def test_what_waits_to_be_sent_of_a_deleted_log_is_sent_and_then_its_room_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, removal: str
+) -> None:
+    """A topic that is deleted costs no reader its connection, on which it may read others."""
+    monkeypatch.setattr(segment_module, "_open", deque())
+    folder = tmp_path / "t-0"
+    before = open_files()
+    log = open_log(DiskFiles(), str(folder), TopicConfig(), now_ms=0)
+    for number in range(10):
+        append(log, [b"%d" % number])
+        log.roll(0)
+    append(log, [b"10"])
+    log.advance_high_watermark(11)
+    waiting = [log.read(offset, 1, 11) for offset in range(11)]
+    if removal == "retention":
+        log.remove_first(5, 0)
+    log.retire()
+    DiskFiles().remove_tree(str(folder))
+    values = []
+    for found in waiting:
+        assert found is not None
+        values += [record.value for record in read_records(found.read())]
+    assert values == [b"%d" % number for number in range(11)]
+    del waiting, found
+    assert open_files() <= before
+    with pytest.raises(LogDeleted):
+        append(log, [b"none"])
+    assert not folder.exists()

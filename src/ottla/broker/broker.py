@@ -32,6 +32,7 @@ from ottla.broker.replica_moves import ReplicaMoves
 from ottla.broker.replication.replication import Replication
 from ottla.broker.replication.serving import ReplicaSessions
 from ottla.broker.roles import Roles
+from ottla.broker.rot_reports import RotReports
 from ottla.broker.rounds import Rounds
 from ottla.broker.stores import STORE, OpenStore, own_store
 from ottla.broker.topics import Topics
@@ -124,6 +125,7 @@ class Broker:
             config.max_incremental_fetch_session_cache_slots, is_known=self.topics.is_known
         )
         self.replica_sessions = ReplicaSessions(self)
+        self.rot_reports = RotReports()
         self.metrics = Metrics()
         self.woken = Woken(loop)
         self.request_slices = Slices(loop)  # what requests ask for and takes longer than a moment
@@ -362,7 +364,7 @@ class Broker:
         return self.cluster.cluster_id
 
     def steady_ms(self) -> int:
-        """Milliseconds that pass as they should, for what takes its time: the clock may be set back."""
+        """Milliseconds by a clock that nobody sets, to measure how long something takes."""
         return self.loop.steady_ms()
 
     def throttle(self, kind: str, context: Context, amount: float) -> int:

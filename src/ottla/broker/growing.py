@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.broker.events import Events
 from ottla.controller.growing import LIFTED
 from ottla.log.errors import LogError
+from ottla.log.log import Log
+from ottla.log.segment import Segment
 from ottla.log.visible import Counting, visible_end
 from ottla.records.growth import Growth, Phase, is_growing
 from ottla.wire.messages.report_growth import LoweredFence, PartitionReport, ReportGrowthRequest, TopicReport
@@ -60,12 +62,22 @@ class _Step(NamedTuple):
     phase: Phase
 
 
+class _LastVisible(NamedTuple):
+    """What lies before a fence, as long as compaction leaves it alone: that may remove the last record."""
+
+    end_offset: int  # behind the last record that a consumer gets
+    segment: Segment  # with that record
+
+    def stands(self, log: Log) -> bool:
+        return _segment_with(log, self.end_offset - 1) is self.segment
+
+
 class Growing:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._names: set[str] = set()  # topics that grow, or whose fences stand
         self._watches: dict[_Step, _Watch] = {}
-        self._settled: set[_Step] = set()  # fences that cannot become lower by looking closer
+        self._found: dict[_Step, _LastVisible] = {}  # before fences that stand
         self._searches: dict[_Step, Counting] = {}  # for the ends of what can be seen, under way
         self._begun: set[tuple[bytes, int]] = set()  # growths of which producers here were told
         self._sent_away: dict[str, set[Connection]] = {}  # by topic, while producers are told of its growth
@@ -170,7 +182,7 @@ class Growing:
                 if partitions:
                     topics.append(TopicReport(topic_id=topic.topic_id, partitions=partitions))
         self._watches = {step: watch for step, watch in self._watches.items() if step in steps}
-        self._settled &= steps
+        self._found = {step: found for step, found in self._found.items() if step in steps}
         self._searches = {step: search for step, search in self._searches.items() if step in steps}
         self._led_before &= steps | {step._replace(phase=Phase.DRAINING) for step in steps}
         if not topics:
@@ -190,7 +202,8 @@ class Growing:
         for index, partition in topic.replicas.items():
             if not partition.is_leader:
                 continue
-            lowered = []
+            report = PartitionReport(partition_index=index, leader_epoch=partition.leader_epoch, lowered=[])
+            is_growing_here = False
             for growth in topic.growths:
                 if index not in growth.parents:
                     continue
@@ -199,21 +212,20 @@ class Growing:
                 if growth.phase is Phase.PREPARING:
                     self._led_before.add(step._replace(phase=Phase.DRAINING))
                 if growth.phase is not Phase.OPEN:
-                    yield self._of_growing(partition, growth, step)
+                    is_growing_here = True
+                    self._tell_growing(report, partition, growth, step)
                 elif (fence := self._lowered(partition, growth.fences.get(index), step)) is not None:
-                    lowered.append(LoweredFence(first=growth.first, fence=fence))
-            if lowered:
-                epoch = partition.leader_epoch
-                yield PartitionReport(partition_index=index, leader_epoch=epoch, lowered=lowered)
+                    report.lowered.append(LoweredFence(first=growth.first, fence=fence))
+            if is_growing_here or report.lowered:
+                yield report
 
-    def _of_growing(self, partition: Partition, growth: Growth, step: _Step) -> PartitionReport:
+    def _tell_growing(self, report: PartitionReport, partition: Partition, growth: Growth, step: _Step) -> None:
         now = self._broker.loop.now()
         watch = self._watches.get(step)
         if watch is None:
             watch = self._watches[step] = _Watch(partition, now, self._quiet_seconds(growth, step))
             if growth.phase is Phase.FENCING:
                 self._await_commit(partition, step, watch)
-        report = PartitionReport(partition_index=partition.index, leader_epoch=partition.leader_epoch, lowered=[])
         if growth.phase is Phase.DRAINING:
             placement = partition.log.placement
             strays = 0 if placement is None else placement.strays
@@ -230,7 +242,6 @@ class Growing:
             if fence is not None:
                 report.has_fence = True
                 report.fence = fence if fence > partition.log.log_start_offset else LIFTED
-        return report
 
     def _quiet_seconds(self, growth: Growth, step: _Step) -> float:
         """How long no keys that go must have come. Clients of a leader that is new may still be on their way."""
@@ -248,7 +259,7 @@ class Growing:
         partition.when_committed(watch.end_offset, done)
 
     def _lowered(self, partition: Partition, fence: int | None, step: _Step) -> int | None:
-        """What is left of a fence; None if it stands as it is."""
+        """What is left of a fence, told until the controller knows it; None if it stands as it is."""
         if fence is None:
             return None
         log = partition.log
@@ -256,13 +267,15 @@ class Growing:
             return LIFTED
         if log.end_offset < fence:
             return log.end_offset  # what lay before it was lost
-        if step in self._settled or log.last_stable_offset < fence:
-            return None
-        found = self._visible_end(partition, fence, step)
-        if found is None:
-            return None
-        self._settled.add(step)
-        return found if found < fence else None
+        known = self._found.get(step)
+        if known is None or not known.stands(log):
+            if log.last_stable_offset < fence:
+                return None
+            found = self._visible_end(partition, fence, step)
+            if found is None:
+                return None
+            known = self._found[step] = _LastVisible(found, _segment_with(log, found - 1))
+        return known.end_offset if known.end_offset < fence else None
 
     def _visible_end(self, partition: Partition, end_offset: int, step: _Step) -> int | None:
         """Behind the last record before an offset that a consumer gets: some never come further. None: ask later."""
@@ -289,6 +302,10 @@ class Growing:
                 self._found_for += now() - started
         self._is_finding = True
         return None
+
+
+def _segment_with(log: Log, offset: int) -> Segment:
+    return log.segments[log.segments.number_for(offset)]
 
 
 def _is_watched(topic: Topic) -> bool:

@@ -65,7 +65,7 @@ def answer_in_steps(broker: Broker, context: Context, steps: Steps) -> None:
             broker.report_bug(context.header)
             connection.close("the broker failed")
 
-    _run_steps(steps, done, connection, in_steps)
+    _run_steps(steps, done, connection, in_steps, context.size_bytes)
 
 
 def _raise(failure: Exception | None) -> None:
@@ -74,7 +74,11 @@ def _raise(failure: Exception | None) -> None:
 
 
 def _run_steps(
-    steps: Steps, done: Callable[[Any, Exception | None], None], connection: Connection, in_steps: InSteps
+    steps: Steps,
+    done: Callable[[Any, Exception | None], None],
+    connection: Connection,
+    in_steps: InSteps,
+    size_bytes: int,
 ) -> None:
     """Run steps for a moment, and what is left in slices, with their connection held meanwhile."""
     slices = in_steps.slices
@@ -88,7 +92,7 @@ def _run_steps(
         return
     if own_memory is not None:
         own_memory()
-    connection.hold()
+    connection.hold(size_bytes)
 
     def ended(result: Any, failure: Exception | None) -> None:
         in_steps.spent_seconds = spent_seconds + task.spent_seconds

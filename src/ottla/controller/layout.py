@@ -285,20 +285,24 @@ def decode_broker_epoch(data: bytes) -> int:
 
 
 def encode_broker(broker: BrokerNode) -> bytes:
+    """As Kafka's: without a rack there is none, and an address of IPv6 has brackets."""
     host, port = next(iter(broker.endpoints.values()), (None, -1))
-    return _encode(
-        {
-            "version": 5,
-            "host": host,
-            "port": port,
-            "jmx_port": -1,
-            "timestamp": str(broker.timestamp_ms),
-            "endpoints": [f"{name}://{host}:{port}" for name, (host, port) in broker.endpoints.items()],
-            "listener_security_protocol_map": dict.fromkeys(broker.endpoints, "PLAINTEXT"),
-            "rack": broker.rack,
-            "features": {},
-        }
-    )
+    fields = {
+        "version": 5,
+        "host": host,
+        "port": port,
+        "jmx_port": -1,
+        "timestamp": str(broker.timestamp_ms),
+        "endpoints": [f"{name}://{_bracketed(host)}:{port}" for name, (host, port) in broker.endpoints.items()],
+        "listener_security_protocol_map": dict.fromkeys(broker.endpoints, "PLAINTEXT"),
+    }
+    if broker.rack is not None:
+        fields["rack"] = broker.rack
+    return _encode({**fields, "features": {}})
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def decode_broker(data: bytes) -> BrokerNode:
@@ -307,7 +311,7 @@ def decode_broker(data: bytes) -> BrokerNode:
     for text in fields["endpoints"]:
         name, _, address = text.partition("://")
         host, _, port = address.rpartition(":")
-        endpoints[name] = (host, int(port))
+        endpoints[name] = (host.removeprefix("[").removesuffix("]"), int(port))
     return BrokerNode(endpoints, fields.get("rack"), int(fields["timestamp"]))
 
 

@@ -177,9 +177,13 @@ def _settle(
     *,
     restarted: int | None = None,
     loss: Loss = Loss.NOTHING,
+    rotten: Collection[tuple[bytes, int]] = (),
     names: Iterable[str] | None = None,
 ) -> InSteps[list[Change]]:
-    """What changes with other brokers or rules; `concerned`: only where this one is a replica, `names`: of topics."""
+    """What changes with other brokers or rules; `concerned`: only where this one is a replica, `names`: of topics.
+
+    `loss`: what all partitions of `restarted` may lack; `rotten`: those that may lack some in any case.
+    """
     changed: dict[str, dict[int, PartitionState]] = {}
     looked = 0
     for name in cluster.topics if names is None else names:
@@ -194,7 +198,8 @@ def _settle(
             before, rules = states[index], rules_of(name, index)
             if restarted in rules.failed:  # it has another try
                 rules = rules._replace(failed={*rules.failed} - {restarted})
-            after = settled(before, rules, live, usable, restarted=restarted, loss=loss)
+            lost = max(loss, Loss.TAIL if (topic.topic_id, index) in rotten else Loss.NOTHING)
+            after = settled(before, rules, live, usable, restarted=restarted, loss=lost)
             if after is not before:
                 changed.setdefault(name, {})[index] = after
     return [stamped(cluster, changed)] if changed else []
@@ -219,9 +224,13 @@ def broker_up(
     node: BrokerNode,
     *,
     loss: Loss = Loss.NOTHING,
+    rotten: Collection[tuple[bytes, int]] = (),
     is_first: bool = False,
 ) -> InSteps[list[Change]]:
-    """A broker has opened its data. `is_first`: nobody has looked at any partition in this controller's time."""
+    """A broker has opened its data. `is_first`: nobody has looked at any partition in this controller's time.
+
+    `loss`: what it may lack of all its partitions. `rotten`: the partitions in which some has rotted there.
+    """
     known = cluster.brokers.get(node_id)
     is_same = known is not None and known.epoch == epoch  # it has been there all the time
     is_known = known is not None and known.is_alive and is_same
@@ -235,6 +244,7 @@ def broker_up(
         None if is_first else node_id,
         restarted=None if is_same else node_id,
         loss=Loss.NOTHING if is_same else loss,
+        rotten=() if is_same else rotten,
     )
     return states if is_known else [BrokerUp(node_id, epoch, node), *states]
 

@@ -199,8 +199,11 @@ class GroupMachine:
             return
         held = held_of(self.topics, group.topics, self.offsets.of_group(group.group_id))
         if held:
+            protocol = group.protocol or ""
             for each in request.assignments:
-                each.assignment = without_held(bytes(each.assignment), held)
+                member = group.members.get(each.member_id)
+                subscription = b"" if member is None else bytes(member.metadata(protocol))
+                each.assignment = without_held(bytes(each.assignment), held, subscription)
         group.held = held
 
     def _release(self, operation: Operation, group: ClassicGroup) -> None:

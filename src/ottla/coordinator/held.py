@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 from ottla.coordinator.offsets.offsets import Committed, PartitionKey
-from ottla.coordinator.told import told_assignment
+from ottla.coordinator.told import told_assignment, told_subscription
 from ottla.coordinator.topics_view import TopicsView, TopicView
 from ottla.records.growth import NO_OFFSET, held_back
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment
@@ -62,10 +62,12 @@ def _position(topic: TopicView, offsets: OffsetsOfGroup) -> Callable[[int], int]
 # Assignments that a member has made
 
 
-def without_held(assignment: bytes, held: HeldBack) -> bytes:
+def without_held(assignment: bytes, held: HeldBack, subscription: bytes = b"") -> bytes:
     """An assignment of the classic protocol without these partitions.
 
     One that is not understood stays as it is, and so does one with data of its own: that would not fit any more.
+    `subscription`: what the member told before. Its data may stand in the assignment, too, as librdkafka has it with
+    cooperative-sticky: it says nothing of what is assigned.
     """
     try:
         decoded = told_assignment(assignment)
@@ -73,12 +75,19 @@ def without_held(assignment: bytes, held: HeldBack) -> bytes:
     except ProtocolError:
         return assignment
     assigned = {(each.topic, index) for each in decoded.assigned_partitions for index in each.partitions}
-    if decoded.user_data or held.isdisjoint(assigned):
+    if held.isdisjoint(assigned) or (decoded.user_data and decoded.user_data != _data_of(subscription)):
         return assignment
     for each in decoded.assigned_partitions:
         each.partitions = [index for index in each.partitions if (each.topic, index) not in held]
     decoded.assigned_partitions = [each for each in decoded.assigned_partitions if each.partitions]
     return encode_versioned(decoded, version)
+
+
+def _data_of(subscription: bytes) -> bytes | None:
+    try:
+        return told_subscription(subscription).user_data
+    except ProtocolError:
+        return None
 
 
 def assigned_in(assignments: Iterable[bytes]) -> HeldBack:

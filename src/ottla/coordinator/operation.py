@@ -8,14 +8,16 @@ loaded from its log again; and the answers become refusals: nobody was told of w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from ottla.wire.coordinator_records import RecordTypes
 from ottla.wire.errors import ErrorCode
 from ottla.wire.schema import Message
 
 NO_PRODUCER = (-1, -1)
+NO_TIMERS: Mapping[Hashable, int | None] = MappingProxyType({})
 MOST_BYTES = 1_048_588  # max.message.bytes, unless the topic has another
 
 
@@ -95,10 +97,22 @@ Event: TypeAlias = Callable[["Operation"], None]
 Work: TypeAlias = Iterator[Event]
 
 
+T = TypeVar("T")
+
+
+def _added(to: Sequence[T], one: T) -> list[T]:
+    """The list with one more; it is made for the first. An operation that loads may add thousands."""
+    if isinstance(to, list):
+        to.append(one)
+        return to
+    return [one]
+
+
 class Operation:
     __slots__ = (
         "_aging_ms",
         "_machine",
+        "_steady_ms",
         "_undos",
         "answers",
         "markers",
@@ -106,7 +120,6 @@ class Operation:
         "now_ms",
         "producer",
         "records",
-        "steady_ms",
         "timers",
         "warnings",
         "work",
@@ -118,28 +131,35 @@ class Operation:
         now_ms: int,
         producer: tuple[int, int] = NO_PRODUCER,
         most_bytes: int = MOST_BYTES,
-        steady_ms: int | None = None,
+        steady_ms: Callable[[], int] | None = None,
         aging_ms: Callable[[], int] | None = None,
     ) -> None:
         """`producer`: the id and epoch in whose transaction the records are written.
 
-        `most_bytes`: what a batch of the log may have. What is asked for and could not be kept in one is refused.
+        `most_bytes`: how large a batch of the log may be. What does not fit into one is refused.
 
-        `steady_ms`: of a clock that nobody sets, for what takes its time. `aging_ms`: the time by which things are old.
+        `steady_ms`: a clock that nobody sets, to measure how long something takes. `aging_ms`: the clock by which
+        offsets and transactional ids expire.
         """
         self._machine = machine
         self.now_ms = now_ms
-        self.steady_ms = now_ms if steady_ms is None else steady_ms
+        self._steady_ms = steady_ms
         self._aging_ms = aging_ms
         self.producer = producer
         self.most_bytes = most_bytes
         self.records: list[Written] = []
         self.answers: list[tuple[Reply, Any]] = []
-        self.timers: dict[Hashable, int | None] = {}  # in how many milliseconds; None: not any more
-        self.markers: list[Markers] = []
-        self.work: list[Work] = []
-        self.warnings: list[tuple[str, dict[str, object]]] = []
+        # Most operations have none of these, so lists are made when they are needed.
+        self.timers: Mapping[Hashable, int | None] = NO_TIMERS  # in how many milliseconds; None: not any more
+        self.markers: Sequence[Markers] = ()
+        self.work: Sequence[Work] = ()
+        self.warnings: Sequence[tuple[str, dict[str, object]]] = ()
         self._undos: list[Undo | None] = []  # one a record
+
+    @property
+    def steady_ms(self) -> int:
+        """Milliseconds of a clock that nobody sets."""
+        return self.now_ms if self._steady_ms is None else self._steady_ms()
 
     @property
     def aging_ms(self) -> int:
@@ -167,22 +187,28 @@ class Operation:
 
     def set_timer(self, timer: Hashable, delay_ms: int) -> None:
         """Call `expired` in so long; a timer that was set before under the same name is set anew."""
-        self.timers[timer] = delay_ms
+        self._time(timer, delay_ms)
 
     def cancel_timer(self, timer: Hashable) -> None:
-        self.timers[timer] = None
+        self._time(timer, None)
+
+    def _time(self, timer: Hashable, delay_ms: int | None) -> None:
+        if isinstance(self.timers, dict):
+            self.timers[timer] = delay_ms
+        else:
+            self.timers = {timer: delay_ms}
 
     def send_markers(self, markers: Markers) -> None:
         """End a transaction in its partitions, once what this operation writes is committed."""
-        self.markers.append(markers)
+        self.markers = _added(self.markers, markers)
 
     def warn(self, warning: str, **fields: object) -> None:
         """Have whoever runs the broker read it."""
-        self.warnings.append((warning, fields))
+        self.warnings = _added(self.warnings, (warning, fields))
 
     def go_on_with(self, work: Work) -> None:
         """Let events follow this one, each as an operation of its own and with those of others in between.
 
         So that nobody waits for what takes long, each should take about a millisecond.
         """
-        self.work.append(work)
+        self.work = _added(self.work, work)

@@ -77,6 +77,15 @@ class CorruptLog(LogError):
     code = ErrorCode.CORRUPT_MESSAGE
 
 
+class RottenBatch(CorruptLog):
+    """There is no batch where the one before it says that the next begins."""
+
+    def __init__(self, path: str, position: int, reason: str, since: int | None = None) -> None:
+        """`since`: where the batch before it starts, whose length may be what is wrong."""
+        super().__init__(f"{path}: {reason} at byte {position}")
+        self.since = position if since is None else since
+
+
 class Stoppable(Protocol):
     def stopped(self, error: OSError) -> StorageFailed: ...
 

@@ -122,12 +122,23 @@ class Files(Protocol):
         """Own a data folder by a lock file in it; OSError when another process does."""
 
 
-class FileRange(NamedTuple):
-    """Bytes of an open file, to be sent without reading them."""
+class HasFile(Protocol):
+    """What opens its file where it is not open."""
 
-    file: File
+    @property
+    def file(self) -> File: ...
+
+
+class FileRange(NamedTuple):
+    """Bytes of a file, to be sent without reading them. Nothing is kept open for what waits to be sent."""
+
+    owner: HasFile
     position: int
     size_bytes: int
+
+    @property
+    def file(self) -> File:
+        return self.owner.file
 
     def read(self) -> bytes:
         return self.file.read(self.position, self.size_bytes)

@@ -44,7 +44,10 @@ def _may_lack_index(segment: Segment) -> bool:
     """Whether the segment is too short for an entry in its offset index."""
     if segment.size_bytes <= segment.index_interval_bytes:
         return True
-    return all(position <= segment.index_interval_bytes for position, _ in segment.batches())
+    try:
+        return all(position <= segment.index_interval_bytes for position, _ in segment.batches())
+    except CorruptLog:
+        return False
 
 
 def epochs_fit(epochs: LeaderEpochs, segments: Segments, start_offset: int, end_offset: int) -> bool:

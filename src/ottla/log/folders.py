@@ -18,12 +18,11 @@ from ottla.log.errors import is_lasting
 from ottla.log.files import Files
 from ottla.log.log import Log
 from ottla.log.loss import Loss
-from ottla.log.manager import ConfigFor, Failed, LogManager
+from ottla.log.manager import STRAY_FOLDER, ConfigFor, Failed, LogManager
 from ottla.log.recovery import Recovered
 from ottla.log.topic_config import TopicConfig
 from ottla.wire.uuids import new_uuid
 
-STRAY_FOLDER = "-stray"
 LONGEST_FOLDER_NAME = 255
 
 
@@ -67,6 +66,11 @@ class LogFolders:
             for manager in self.managers
             for name, reason in manager.unreadable.items()
         }
+
+    @property
+    def set_aside(self) -> list[str]:
+        """The folders that former starts have put aside, and nobody has removed."""
+        return [path for manager in self.managers for path in manager.set_aside]
 
     @property
     def has_deletions_to_sync(self) -> bool:
@@ -116,7 +120,7 @@ class LogFolders:
             manager.fail(error)
 
     def open(self, config_for: ConfigFor, now_ms: int, topic_ids: Mapping[str, bytes]) -> None:
-        """`topic_ids`: of the topics that there are. A log of another topic of that name is no copy of theirs."""
+        """`topic_ids`: of all topics, by name. A log with another id is of an older topic of that name."""
         self.take_folder()
         for manager in self.sound:
             self._unless_failed(manager, partial(manager.open, config_for, now_ms))

@@ -210,6 +210,11 @@ class OffsetIndex(Index):
         number = self._count_up_to(position - 1, 1)
         return None if number == len(self) else self.base_offset + self.raw_entry(number)[0]
 
+    def position_behind(self, position: int) -> int | None:
+        """Where the first batch with an entry starts that is behind `position`, if there is one."""
+        number = self._count_up_to(position, 1)
+        return None if number == len(self) else self.raw_entry(number)[1]
+
     def truncate_to_position(self, position: int) -> None:
         """Forget the entries of batches that start at or behind `position`."""
         self.keep_first(self._count_up_to(position - 1, 1))

@@ -29,6 +29,7 @@ from ottla.log.errors import (
 )
 from ottla.log.files import Buffer, FileRange, Files
 from ottla.log.flusher import LogFlusher
+from ottla.log.hole import Hole
 from ottla.log.owner import LogOwner
 from ottla.log.producers import CompletedTransaction, Origin, Producers, stable_offset
 from ottla.log.replicated import append_replicated
@@ -96,6 +97,7 @@ class Log:
         self.failure: str | None = None
         self._is_retired = False
         self.uncleanable: str | None = None  # why it is not compacted any more
+        self.hole: Hole | None = None  # records that have rotted
         self.owner = LogOwner()
         self.snapshots = snapshots
         self.cut: Cut | None = None  # that is not on the disk yet
@@ -181,7 +183,7 @@ class Log:
     def admit(
         self, header: BatchHeader, origin: Origin = Origin.CLIENT, *, new_epoch_starts_at_zero: bool = False
     ) -> Appended | None:
-        """Whether a batch of records may be written: a LogError if not, and where it lies if it was written before."""
+        """Check a batch before it is written: LogError where it must not be; where it lies, if it is a duplicate."""
         if self.failure is not None:
             raise self.refusal
         if not has_producer(header):
@@ -200,10 +202,10 @@ class Log:
         now_ms: int,
         marker: ControlMarker | None = None,
     ) -> int:
-        """Write batches that were admitted, all with one write, and stamp them in place; the offset of the first.
+        """Stamp admitted batches in place, and write them with one write; the offset of the first.
 
-        `numbered`: those of them that have a producer. Two must not be of one, for the second is checked against the
-        first. When it raises, none of the batches was written. A marker comes alone.
+        `numbered`: those that have a producer, one of each at most: the next is checked when this one is written.
+        When it raises, none of the batches was written. A marker comes alone.
         """
         if self.failure is not None:
             raise self.refusal
@@ -227,7 +229,7 @@ class Log:
         return base_offset
 
     def prepare(self, header: BatchHeader | None) -> None:
-        """Make what the first record needs, before that batch is written. `header`: if it has a producer."""
+        """Make the folder for the first batch. `header`: of that batch, where it may have a producer."""
         try:
             self._make_folder()
         except StorageFailed:
@@ -238,7 +240,7 @@ class Log:
     append_replicated = append_replicated
 
     def write_bytes(self, data: Buffer, last_offset: int, max_timestamp: int, now_ms: int) -> int:
-        """Write batches into the active segment, or into the next; at which position."""
+        """Write batches into the active segment, or into the next one; the position in it."""
         if not self.has_folder:
             self._make_folder()
         try:
@@ -347,9 +349,9 @@ class Log:
         self.rolling.begin()
 
     def _roll_for_removal(self, now_ms: int) -> None:
-        """All that there is will go, and must also where the disk is full: an empty file takes no room, and is enough.
+        """Roll before all segments are removed. On a full disk, too: an empty segment needs no room.
 
-        What follows from the batches needs no files of its own any more.
+        The producers' snapshot is left out then: the batches that it was made of are about to go.
         """
         try:
             self.roll(now_ms)
@@ -418,7 +420,7 @@ class Log:
 
     @stops_at_errors
     def remove_first(self, count: int, now_ms: int) -> None:
-        """Remove the oldest segments; their files go after `file.delete.delay.ms`, for readers' sake."""
+        """Remove the oldest segments. Their files go after `file.delete.delay.ms`: somebody may be reading them."""
         if count == len(self.segments):
             self._roll_for_removal(now_ms)
         start = self.segments[count].base_offset
@@ -439,14 +441,12 @@ class Log:
     # The end
 
     def retire(self) -> None:
-        """Its topic is deleted, and another log may get the folder: what is under way must leave that alone."""
+        """Its topic is deleted. Another log may get the folder, so work that is under way must not touch it."""
         self.failure = f"{self.folder} was deleted"
         self._is_retired = True
         self.flusher.truncations += 1
         self.segments.layout_version += 1
-        for segment in self.segments:
-            segment.is_retired = True
-            segment.close()  # as long as it is open, the disk does not get its room back
+        self.segments.retire()
 
     def flush(self, now_ms: int) -> None:
         """Bring all that was appended to the disk, here and now."""

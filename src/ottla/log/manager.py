@@ -36,6 +36,7 @@ REGISTRATIONS = ".registrations"
 MOST_REGISTRATIONS = 8  # of which a later start may find one in the store: the last, if the broker was taken in
 DELETED_FOLDER = "-delete"
 FUTURE_FOLDER = "-future"  # of a copy that was not finished
+STRAY_FOLDER = "-stray"  # of a partition that is none of this broker's
 _FUTURE_FOLDER = re.compile(rf"(.+)-(\d{{1,10}})\.[0-9a-f]{{32}}{FUTURE_FOLDER}")
 _PARTITION_FOLDER = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d{1,10})")
 
@@ -60,7 +61,7 @@ class LogManager:
         failed: Failed = lambda _partitions: None,
         make_room: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`make_room`: on a full disk, for opening and deleting; False if it cannot."""
+        """`make_room`: frees room on a full disk, for opening and deleting; False if it cannot."""
         self.files = files
         self.folder = folder
         self.failure: str | None = None  # why nothing in the folder can be used any more
@@ -77,6 +78,7 @@ class LogManager:
         self.has_deletions_to_sync = False
         self._make_room = make_room
         self.stale: set[TopicPartition] = set()  # partitions that are gone, and that checkpoints may still tell of
+        self.set_aside: list[str] = []  # folders that former starts have put aside
         self.unfinished: list[tuple[bytes, int]] = []  # on their way here at the last stop, by topic id and index
 
     def open(self, config_for: ConfigFor, now_ms: int) -> None:
@@ -193,6 +195,8 @@ class LogManager:
                     self.unfinished.append((topic_id, int(future[2])))
             if name.endswith((DELETED_FOLDER, FUTURE_FOLDER)):
                 self._deleted_folders.append((now_ms, now_ms, self._path(name)))
+            elif name.endswith(STRAY_FOLDER):
+                self.set_aside.append(self._path(name))
             elif match := _PARTITION_FOLDER.fullmatch(name):
                 yield name, (match[1], int(match[2]))
 

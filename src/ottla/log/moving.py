@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Callable, Generator
 from typing import TypeVar
 
+from ottla.log import hole
 from ottla.log.checkpoint import CLEANER_OFFSETS, LOG_STARTS, RECOVERY_POINTS, TopicPartition
 from ottla.log.errors import StorageFailed, is_lasting
 from ottla.log.folders import LONGEST_FOLDER_NAME, LogFolders
@@ -138,6 +139,8 @@ class LogMove:
         if copy.has_folder:
             copy.producers = log.producers
             copy.close(now_ms)
+            if log.hole is not None:
+                hole.mark(files, copy.folder, log.hole)
             if files.exists(place):
                 target.schedule_deletion(place, now_ms)  # of one that was deleted
             files.rename(copy.folder, place)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from contextlib import suppress
 
-from ottla.log import failed_sync
+from ottla.log import failed_sync, hole
 from ottla.log.aborted import AbortedIndex
 from ottla.log.checkpoint import LEADER_EPOCHS
 from ottla.log.earlier_batches import SUFFIX as EARLIER
@@ -19,6 +19,7 @@ from ottla.log.epochs import LeaderEpochs
 from ottla.log.errors import CorruptLog
 from ottla.log.files import Files
 from ottla.log.fitting import aborts_fit, epochs_fit, index_fits
+from ottla.log.hole import Hole
 from ottla.log.log import Log
 from ottla.log.producers import Producers
 from ottla.log.replay import rebuild_producers, replay
@@ -30,7 +31,7 @@ from ottla.log.snapshot import SUFFIX as SNAPSHOT
 from ottla.log.snapshot import Snapshots, unpack_snapshot
 from ottla.log.swaps import base_of, finish_swaps
 from ottla.log.topic_config import TopicConfig
-from ottla.records.batch import whole_batches
+from ottla.records.batch import CorruptBatch, whole_batches
 
 ASIDE = ".aside"
 
@@ -73,8 +74,8 @@ def open_log(
     log = opening.log(log_start_offset, recovery_point)
     is_whole = clean and opening.looks_whole()
     if is_whole:
-        _trust(log)
-    else:
+        is_whole = _trust(log)
+    if not is_whole:
         opening.scan(log, recovery_point or NOWHERE if clean else recovery_point)
     if log.end_offset < recovery_point:
         gone = f"what was on the disk from offset {log.end_offset} to {recovery_point} is gone"
@@ -82,6 +83,7 @@ def open_log(
     if clean and (is_whole or log.is_young) and log.recovery_point == log.end_offset and not log.is_empty:
         log.flusher.note_clean_end()
     _settle(log, log_start_offset, now_ms)
+    opening.tell_hole(log)
     log.segments.close()  # until somebody reads or writes
     return log
 
@@ -125,9 +127,11 @@ class _Opening:
         self._sound_again_at = 0  # where the log goes on behind the last of it
         self._rotten_at = 0  # the first offset of the last rot
         self._later_snapshots: dict[int, bytes] = {}
+        self._is_marked = False  # as one with a hole
 
     def load(self, sizes: dict[str, int], log_start_offset: int) -> None:
         """Find the segments, the snapshots and the leader epochs in the folder."""
+        self._is_marked = hole.MARK in sizes
         bases = sorted(base_of(name) for name in sizes if name.endswith(LOG))
         for base_offset in bases:
             self.segments.append(self._segment(base_offset, sizes))
@@ -287,6 +291,7 @@ class _Opening:
             search = RotSearch(segment, place, recovery_point, end_offset, most_epoch)
             search.run()
             if search.found:
+                self._mark_hole(Hole(search.found[0].first_offset, recovery_point))
                 self._cut_out.add(segment.base_offset)
                 self._note_rot(segment, search.found)
                 aborted = AbortedIndex.load(self.files, segment.path(ABORTED_INDEX)).entries
@@ -296,6 +301,24 @@ class _Opening:
                 cut_out(self.files, self.folder, segment, self._with_end(number, search, found, recovery_point))
             self._sound_again_at = max(self._sound_again_at, search.sound_again_at)
             place = search.place._replace(position=0)
+
+    def _mark_hole(self, found: Hole) -> None:
+        """Before anything is cut out, or a crash would leave a hole that nobody knows of."""
+        if self._is_marked:
+            known = hole.read_mark(self.files, self.folder, found.end_offset)
+            found = Hole(min(known.first_offset, found.first_offset), max(known.end_offset, found.end_offset))
+        hole.mark(self.files, self.folder, found)
+        self._is_marked = True
+
+    def tell_hole(self, log: Log) -> None:
+        """Let the log know of its hole, unless that is gone with the records around it."""
+        if not self._is_marked:
+            return
+        found = hole.read_mark(self.files, self.folder, log.end_offset)
+        if log.log_start_offset < found.end_offset and found.first_offset < log.end_offset:
+            log.hole = found
+        else:
+            hole.remove_mark(self.files, self.folder)
 
     def _with_end(self, number: int, search: RotSearch, found: list[Rot], recovery_point: int) -> list[Rot]:
         """What was found, with what keeps its offsets in the place of the last if that was the end of the log."""
@@ -411,6 +434,7 @@ class _Opening:
         self.recovered.cut_bytes += segment.size_bytes - fault.position
         self.recovered.faults.append(f"{segment.path(LOG)}, byte {fault.position}: {fault.reason}")
         segment.cut(fault.position, next_offset)
+        segment.file.sync()  # or what is written there next may be followed by what was cut, after another crash
 
     def _remove_behind(self, log: Log, number: int, *, keeps_aside: bool) -> None:
         """Where nobody knows what was on the disk, what goes may be sound, and is put aside."""
@@ -425,13 +449,20 @@ class _Opening:
         self.files.sync_folder(self.folder)
 
 
-def _trust(log: Log) -> None:
-    """After a clean end only the last offset is read from the log, and the producers from their snapshot."""
-    log.end_offset = max(log.active.next_offset(), log.active.base_offset)
+def _trust(log: Log) -> bool:
+    """After a clean end only the last offset is read from the log, and the producers from their snapshot.
+
+    False where not even those can be read: what was on the disk has rotted, and all of it must be looked at.
+    """
+    try:
+        log.end_offset = max(log.active.next_offset(), log.active.base_offset)
+        log.snapshots.remove(lambda taken: taken > log.end_offset)
+        rebuild_producers(log)
+    except (CorruptLog, CorruptBatch):
+        return False
     log.recovery_point = log.end_offset
     log.epochs.truncate_from_end(log.end_offset)
-    log.snapshots.remove(lambda taken: taken > log.end_offset)
-    rebuild_producers(log)
+    return True
 
 
 def _settle(log: Log, log_start_offset: int, now_ms: int) -> None:

@@ -7,12 +7,23 @@ import struct
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
+from copy import copy
+from weakref import WeakSet
 
 from ottla.log.aborted import AbortedIndex
-from ottla.log.errors import FULL, CorruptLog
+from ottla.log.errors import FULL, CorruptLog, RottenBatch
 from ottla.log.files import Buffer, File, FileRange, Files, remove_all
 from ottla.log.index import OffsetIndex, TimeIndex
-from ottla.records.batch import HEADER, HEADER_SIZE, LEAST_LENGTH, NO_TIMESTAMP, PREFIX_SIZE, BatchHeader, read_header
+from ottla.records.batch import (
+    HEADER,
+    HEADER_SIZE,
+    LEAST_LENGTH,
+    MAGIC,
+    NO_TIMESTAMP,
+    PREFIX_SIZE,
+    BatchHeader,
+    read_header,
+)
 from ottla.records.codec import index_batches
 
 LOG = ".log"
@@ -32,8 +43,8 @@ MOST_OPEN = 500
 """Full segments whose files are open, of all logs together: a topic may have very many."""
 INDEXES = (INDEX, TIME_INDEX, ABORTED_INDEX)
 
-# Base offset, length and last offset delta: all that a search by offset needs of a header.
-_PLACE = struct.Struct(">qi11xi")
+# Base offset, length, magic and last offset delta: all that a search by offset needs of a header.
+_PLACE = struct.Struct(">qi4xb6xi")
 
 
 def name_of(base_offset: int) -> str:
@@ -41,15 +52,18 @@ def name_of(base_offset: int) -> str:
 
 
 _open: deque[Segment] = deque()  # the full ones, in the order in which they were opened
+_left: WeakSet[Segment] = WeakSet()  # those whose files are gone, and still open
 
 
 class Segment:
     """Readers share it, one writer appends. What is on disk may be ahead of the indexes, never behind."""
 
     __slots__ = (
+        "__weakref__",
         "_file",
         "_files",
         "_first_timestamp",
+        "_is_unlinked",
         "_stem",
         "_suffix",
         "_unindexed_bytes",
@@ -84,7 +98,8 @@ class Segment:
         self._suffix = suffix
         self._file: File | None = None
         self.is_full = False  # another one is active
-        self.is_retired = False  # its topic was deleted, and another may have files of the same names by now
+        self.is_retired = False  # its files go, and others may have their names by now
+        self._is_unlinked = False  # without its file being closed
         self._unindexed_bytes = 0
         self.index_size_bytes = 0  # what the larger index will have with the next entry and the last
         self._first_timestamp: int | None = None
@@ -127,7 +142,9 @@ class Segment:
         file = self._file  # another thread may let go of it
         if file is None:
             if self.is_retired:
-                raise FileNotFoundError(errno.ENOENT, "its topic was deleted", self.path(LOG))
+                raise FileNotFoundError(errno.ENOENT, "it was deleted", self.path(LOG))
+            if self._suffix.endswith(DELETED):  # who reads it was given it before; the disk wants its room back
+                return self._files.open(self.path(LOG))
             file = self._file = self._files.open(self.path(LOG))
             if self.is_full:
                 self._note_open()
@@ -255,42 +272,49 @@ class Segment:
 
     # Reading
 
-    def locate(self, offset: int) -> tuple[int, int, int] | None:
-        """Position, size and base offset of the first batch that ends at or behind `offset`."""
+    def locate(self, offset: int, start: int | None = None) -> tuple[int, int, int] | None:
+        """Position, size and base offset of the first batch that ends at or behind `offset`.
+
+        `start`: where to begin, in place of what the index says. RottenBatch if there is no batch on the way.
+        """
         if not self.size_bytes:
             return None
-        position = self.offset_index.position_before(offset)
+        position = self.offset_index.position_before(offset) if start is None else start
         file, end = self.file, self.size_bytes
         unpack = _PLACE.unpack_from
+        size = 0
         while position + HEADER_SIZE <= end:
             chunk = file.read(position, LOOK_BYTES)
             at, last = 0, min(len(chunk), end - position) - HEADER_SIZE
             if last < 0:
-                break
+                raise RottenBatch(self.path(LOG), position, "the file ends")
             while at <= last:
-                base_offset, length, last_offset_delta = unpack(chunk, at)
-                if base_offset + last_offset_delta >= offset:
-                    return position + at, length + PREFIX_SIZE, base_offset
-                if length < LEAST_LENGTH:
-                    raise CorruptLog(f"{self.path(LOG)}: batch length {length} at byte {position + at}")
-                at += length + PREFIX_SIZE
+                base_offset, length, magic, last_offset_delta = unpack(chunk, at)
+                if length < LEAST_LENGTH or magic != MAGIC or last_offset_delta < 0:
+                    reason = f"batch length {length}, magic {magic} and last offset delta {last_offset_delta}"
+                    raise RottenBatch(self.path(LOG), position + at, reason, position + at - size)
+                size = length + PREFIX_SIZE
+                if base_offset + last_offset_delta >= offset and position + at + size <= end:
+                    return position + at, size, base_offset
+                at += size
             position += at
+        if position != end:
+            raise RottenBatch(self.path(LOG), position - size, f"a batch of {size} bytes, with {end} in the file,")
         return None
 
-    def read(self, offset: int, max_bytes: int, end_position: int, *, whole_batch: bool) -> FileRange | None:
-        """Bytes from the batch that holds `offset` up to `end_position`; None when there are none.
+    def range_at(
+        self, place: tuple[int, int, int], max_bytes: int, end_position: int, *, whole_batch: bool
+    ) -> FileRange | None:
+        """Bytes from a batch that was located up to `end_position`; None when there are none.
 
         The range is cut at `max_bytes`, which may be within a batch, but not within the first: with `whole_batch` that
         one is given however large it is, and otherwise nothing.
         """
-        found = self.locate(offset)
-        if found is None:
-            return None
-        position, batch_size, _ = found
+        position, batch_size, _ = place
         size = min(max_bytes, end_position - position)
         if size < batch_size:
             size = min(batch_size, end_position - position) if whole_batch else 0
-        return FileRange(self.file, position, size) if size > 0 else None
+        return FileRange(self, position, size) if size > 0 else None
 
     def position_of(self, offset: int) -> int:
         """Where the batch that holds `offset`, or the first behind it, starts; else the end."""
@@ -306,7 +330,7 @@ class Segment:
         if not end:
             return  # without opening the file: thousands of partitions are empty
         file, unpack = self.file, HEADER.unpack_from
-        look_bytes = LOOK_BYTES
+        look_bytes, header = LOOK_BYTES, None
         while position + HEADER_SIZE <= end:
             chunk = file.read(position, min(look_bytes, end - position))
             look_bytes = min(look_bytes * 2, SCAN_BYTES)
@@ -316,10 +340,13 @@ class Segment:
             while at <= last:
                 header = BatchHeader._make(unpack(chunk, at))
                 if header.length < LEAST_LENGTH:
-                    raise CorruptLog(f"{self.path(LOG)}: batch length {header.length} at byte {position + at}")
+                    raise RottenBatch(self.path(LOG), position + at, f"batch length {header.length}")
                 yield position + at, header
                 at += header.length + PREFIX_SIZE
             position += at
+        if position > end and header is not None:
+            position -= header.size
+            raise RottenBatch(self.path(LOG), position, f"a batch of {header.size} bytes, with {end} in the file,")
 
     def read_batch(self, position: int, size_bytes: int) -> bytes:
         data = self.file.read(position, size_bytes)
@@ -330,9 +357,9 @@ class Segment:
     def first_timestamp(self) -> int | None:
         """The largest timestamp of the first batch, by which the segment ages; None while it is empty."""
         if self._first_timestamp is None:
-            for _, header in self.batches(0):
-                self._first_timestamp = header.max_timestamp
-                break
+            head = self.file.read(0, HEADER_SIZE) if self.size_bytes else b""
+            if len(head) == HEADER_SIZE:
+                self._first_timestamp = read_header(head).max_timestamp
         return self._first_timestamp
 
     def largest_timestamp(self) -> int:
@@ -367,16 +394,41 @@ class Segment:
 
     def mark_deleted(self) -> None:
         """Rename the files, so that opening the log ignores them. If a full disk has no room for that, remove them."""
+        suffix, number = DELETED, 0
+        while self._files.exists(self._stem + LOG + suffix):  # of an earlier one, which may still be read
+            number += 1
+            suffix = f".{number}{DELETED}"
         for kind in (LOG, *INDEXES):  # without the first, the others do not count
             path = self.path(kind)
             try:
                 if self._files.exists(path):
-                    self._files.rename(path, self._stem + kind + DELETED)
+                    self._files.rename(path, self._stem + kind + suffix)
             except OSError as error:
                 if error.errno not in FULL:
                     raise
+                if kind == LOG:
+                    self.leave_to_readers()
                 self._files.remove(path)
-        self._has_suffix(DELETED)
+        self._has_suffix(suffix)
+
+    def leave_to_readers(self) -> None:
+        """The file goes, and stays open for answers that hold some of it: when those are sent its room is free.
+
+        If too many do, they are not sent.
+        """
+        if len(_left) < MOST_OPEN:
+            with suppress(OSError):
+                self._file, self._is_unlinked = self.file, True
+                _left.add(self)
+        self.is_retired = True
+        with suppress(ValueError):
+            _open.remove(self)
+
+    def stand_in(self) -> Segment:
+        """Another, which knows the same, and has no files any more."""
+        other = copy(self)
+        other.is_retired, other._file, other._is_unlinked = True, None, False
+        return other
 
     def remove_files(self, *suffixes: str) -> None:
         """Remove what there is with these suffixes, the .log file first of each."""
@@ -389,5 +441,6 @@ class Segment:
         self.aborted.moved(self.path(ABORTED_INDEX))
 
     def close(self) -> None:
-        """Let go of the file; replies under way keep it open until they are sent."""
-        self._file = None
+        """Let go of the file. It is opened again for who reads, also for an answer that is not sent yet."""
+        if not self._is_unlinked:
+            self._file = None

@@ -6,12 +6,17 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterator, Sequence
 from operator import attrgetter
 from typing import overload
+from weakref import ref
 
 from ottla.log.aborted import AbortedRanges, AbortedTransaction
+from ottla.log.behind_rot import SEARCHED_BYTES, locate_behind
+from ottla.log.errors import RottenBatch
 from ottla.log.files import FileRange, Files
-from ottla.log.segment import Segment
+from ottla.log.segment import LOG, Segment
+from ottla.records.batch import HEADER_SIZE, read_header
 
 NEVER = 1 << 62
+MOST_LENT = 500  # segments of a log that goes, of which answers may hold some
 ABORTS_A_STEP = 5000
 MOST_ABORTS = 5000  # that one who reads is told of at once, and those that were open then
 _last_offset, _last_stable_offset = attrgetter("last_offset"), attrgetter("last_stable_offset")
@@ -29,7 +34,7 @@ class Segments(Sequence[Segment]):
         for segment in row[:-1]:
             segment.is_full = True
         self._bases = [segment.base_offset for segment in row]
-        self._deleted: list[tuple[int, list[str]]] = []
+        self._deleted: list[tuple[int, Segment]] = []  # when their files go
         self.active = row[-1]
 
     @overload
@@ -55,23 +60,72 @@ class Segments(Sequence[Segment]):
     # Reading
 
     def read(self, offset: int, max_bytes: int, bound: int, end_offset: int, *, whole_batch: bool) -> FileRange | None:
-        """Bytes of batches from the one that holds `offset` on, below `bound`, in a log that ends at `end_offset`."""
+        """Bytes of batches from the one that holds `offset` on, below `bound`, in a log that ends at `end_offset`.
+
+        RottenBatch if the batch that holds `offset` is not there any more.
+        """
         for number in range(self.number_for(offset), len(self._row)):
             segment = self._row[number]
-            following = self._bases[number + 1] if number + 1 < len(self._row) else end_offset
-            end_position = segment.size_bytes if bound >= following else segment.position_of(bound)
-            found = segment.read(offset, max_bytes, end_position, whole_batch=whole_batch)
-            if found is not None:
-                return found
-            if bound <= following or segment.locate(offset) is not None:
-                return None  # what is next is not to be read yet, or too large: what comes after it must wait
+            is_last = number + 1 == len(self._row)
+            following = end_offset if is_last else self._bases[number + 1]
+            place = self._locate(segment, offset)
+            if place is not None:
+                end_position = segment.size_bytes if bound >= following else self._end_before(segment, bound)
+                return segment.range_at(place, max_bytes, end_position, whole_batch=whole_batch)
+            if is_last and offset < min(bound, end_offset) and segment.size_bytes:
+                raise RottenBatch(segment.path(LOG), segment.size_bytes, f"the file ends before offset {offset}")
+            if bound <= following:
+                return None  # what is next is not to be read yet
         return None
+
+    @staticmethod
+    def _locate(segment: Segment, offset: int) -> tuple[int, int, int] | None:
+        """Where the batch is that holds `offset`, or the next one that is not rotten."""
+        try:
+            return segment.locate(offset)
+        except RottenBatch as rotten:
+            found = locate_behind(segment, rotten, offset)
+            if found is None or found[2] > offset:
+                raise
+            return found
+
+    @staticmethod
+    def _end_before(segment: Segment, bound: int) -> int:
+        """Where what may be read ends, or what is rotten begins if nothing is known behind that."""
+        try:
+            return segment.position_of(bound)
+        except RottenBatch as rotten:
+            found = locate_behind(segment, rotten, bound)
+            return rotten.since if found is None else found[0]
+
+    def offset_behind(self, offset: int, end_offset: int) -> int:
+        """Where what can be read goes on, if the batch at `offset` is rotten."""
+        number = self.number_for(offset)
+        segment = self._row[number]
+        following = self._bases[number + 1] if number + 1 < len(self._row) else end_offset
+        rotten = None
+        try:
+            place = segment.locate(offset)
+        except RottenBatch as error:
+            rotten = error
+        else:
+            if place is None:
+                return max(following, offset + 1)
+            next_offset = read_header(segment.read_batch(place[0], HEADER_SIZE)).next_offset
+            if offset < next_offset <= following:
+                return next_offset
+            rotten = RottenBatch(segment.path(LOG), place[0], f"next offset {next_offset}")
+        found = locate_behind(segment, rotten, offset)
+        if found is not None:
+            return max(found[2], offset + 1)
+        indexed = segment.offset_index.offset_from(rotten.since + SEARCHED_BYTES)
+        return max(following if indexed is None else min(indexed, following), offset + 1)
 
     def bound_of(self, read: FileRange, offset: int, end_offset: int) -> int:
         """An offset behind all that was read from `offset` on, near enough to tell which transactions may be in it."""
         for number in range(self.number_for(offset), len(self._row)):
             segment = self._row[number]
-            if segment.file is read.file:
+            if segment is read.owner:
                 bound = segment.offset_index.offset_from(read.position + read.size_bytes)
                 following = self._bases[number + 1] if number + 1 < len(self._row) else end_offset
                 return following if bound is None else bound
@@ -162,16 +216,37 @@ class Segments(Sequence[Segment]):
         for segment in segments:
             segment.mark_deleted()
             segment.close()
-            self._deleted.append((removal_ms, segment.paths()))
+            self._deleted.append((removal_ms, segment))
 
     def due_removals(self, now_ms: int, latest_ms: int = NEVER) -> list[str]:
         """Files to remove now, on any thread; each is handed out once.
 
         `latest_ms`: what would be due behind it was put off before the clock was set back.
         """
-        due = [paths for when, paths in self._deleted if not now_ms < when <= latest_ms]
+        due = [(ref(segment), segment.paths()) for when, segment in self._deleted if not now_ms < when <= latest_ms]
         self._deleted = [entry for entry in self._deleted if now_ms < entry[0] <= latest_ms]
-        return [path for paths in due for path in paths]
+        for known, _ in due:
+            segment = known()
+            if segment is not None:  # somebody else has it
+                segment.leave_to_readers()
+        return [path for _, paths in due for path in paths]
+
+    def retire(self) -> None:
+        """The folder goes with all that is in it, and another of its name may come.
+
+        What waits to be sent keeps its file, of the newest segments; as long as one is open, the disk does not get its
+        room back.
+        """
+        for old in self._row[:-MOST_LENT]:
+            old.is_retired = True
+            old.close()
+        going = [ref(segment) for segment in (*self._row[-MOST_LENT:], *(segment for _, segment in self._deleted))]
+        self._row[-MOST_LENT:] = [segment.stand_in() for segment in self._row[-MOST_LENT:]]
+        self.active, self._deleted = self._row[-1], []
+        for known in going:
+            segment = known()
+            if segment is not None:  # somebody else has it
+                segment.leave_to_readers()
 
     def close(self) -> None:
         for segment in self._row:

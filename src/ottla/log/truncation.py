@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.log.errors import stops_at_errors
 from ottla.log.files import File, Files
+from ottla.log.hole import remove_mark
 from ottla.log.replay import rebuild_producers
 
 if TYPE_CHECKING:
@@ -24,10 +25,13 @@ class Cut(NamedTuple):
     files: Files
     folder: str
     file: File
+    takes_hole: bool  # records that had rotted lay behind it
 
     def sync(self) -> None:
         """Bring it to the disk. Touches no state: safe on any thread."""
         self.file.sync()
+        if self.takes_hole:
+            remove_mark(self.files, self.folder)
         self.files.sync_folder(self.folder)
 
 
@@ -126,4 +130,7 @@ def _ended_at(log: Log, end_offset: int) -> None:
     log.recovery_point = min(log.recovery_point, end_offset)
     log.flusher.resume_position = 0
     log.rolling.begin()
-    log.cut = Cut(log.files, log.folder, log.active.file)
+    takes_hole = log.hole is not None and (end_offset <= log.hole.first_offset or log.is_empty)
+    if takes_hole:
+        log.hole = None
+    log.cut = Cut(log.files, log.folder, log.active.file, takes_hole)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Generator, Iterator
 from typing import TypeAlias
 
@@ -15,6 +16,8 @@ from ottla.log.aborted import AbortedRanges
 from ottla.log.log import Log
 from ottla.log.segment import Segment
 from ottla.records.batch import BatchHeader
+from ottla.records.codec import decode_keys
+from ottla.records.portions import record_portions
 from ottla.records.read import Batch, count_of_header
 
 MARKED_BATCHES = 64  # from mark to mark
@@ -24,6 +27,7 @@ WIDER = 8
 LOOKED_AT_ONCE_BYTES = 1 << 20
 
 Counting: TypeAlias = Generator[None, None, int]
+_Place: TypeAlias = tuple[Segment, int, BatchHeader]
 
 
 def visible_count(log: Log, start_offset: int, end_offset: int) -> int:
@@ -69,7 +73,7 @@ def visible_end(log: Log, end_offset: int) -> Counting:
         start_offset = max(end_offset - window, log.log_start_offset)
         found = yield from _last_visible(log, start_offset, end_offset)
         if found is not None:
-            return found + 1
+            return max(found + 1, log.log_start_offset)
         end_offset = start_offset
         window *= WIDER
         yield
@@ -78,16 +82,43 @@ def visible_end(log: Log, end_offset: int) -> Counting:
 
 def _last_visible(log: Log, start_offset: int, end_offset: int) -> Generator[None, None, int | None]:
     aborted = yield from log.segments.aborted_ranges(start_offset, end_offset)
-    found, looked_at = None, 0
+    last: deque[_Place] = deque(maxlen=2)  # all that the last one has may lie behind the end
+    looked_at = 0
     for segment in list(log.segments.starting_at(start_offset)):
-        for _, header in segment.batches(segment.position_of(start_offset)):
+        if segment.base_offset >= end_offset:
+            break
+        for position, header in segment.batches(segment.position_of(start_offset)):
             if header.base_offset >= end_offset:
-                return found
+                break
             if header.count and not header.is_control and aborted.find(header) is None:
-                found = min(header.last_offset, end_offset - 1)
+                last.append((segment, position, header))
             looked_at += 1
             if looked_at % LOOKED_AT_ONCE == 0:
                 yield
+    for segment, position, header in reversed(last):
+        found = yield from _last_record(segment, position, header, end_offset)
+        if found is not None:
+            return found
+    return None
+
+
+def _last_record(
+    segment: Segment, position: int, header: BatchHeader, end_offset: int
+) -> Generator[None, None, int | None]:
+    """The offset of the last record of a batch below `end_offset`: compaction may have removed those at its end."""
+    last_offset = min(header.last_offset, end_offset - 1)
+    if header.count == header.last_offset_delta + 1:
+        return last_offset
+    found = None
+    try:
+        for portion in record_portions(memoryview(segment.read_batch(position, header.size)), header):
+            for offset_delta, _, _ in decode_keys(portion.area, portion.records):
+                if header.base_offset + offset_delta > last_offset:
+                    return found
+                found = header.base_offset + offset_delta
+            yield
+    except ValueError:  # damaged: nobody can tell
+        return last_offset
     return found
 
 

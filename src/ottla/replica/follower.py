@@ -31,6 +31,7 @@ class Event(enum.Enum):
     RECORDS = "records, or none yet"
     DIVERGED = "the leader's log went another way"
     BEFORE_START = "the leader's log starts later"
+    LACKS = "records have rotted here"
     TRUNCATED = "the log was cut"
     PASSING_ERROR = "an error that may be over soon"
     OTHER_EPOCH = "the leader knows another epoch"
@@ -43,6 +44,7 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
     (State.FETCHING, Event.RECORDS): State.FETCHING,
     (State.FETCHING, Event.DIVERGED): State.TRUNCATING,
     (State.FETCHING, Event.BEFORE_START): State.TRUNCATING,
+    (State.FETCHING, Event.LACKS): State.TRUNCATING,
     (State.FETCHING, Event.PASSING_ERROR): State.BACKING_OFF,
     (State.FETCHING, Event.OTHER_EPOCH): State.WAITING,
     (State.FETCHING, Event.DISK_FAILED): State.FAILED,
@@ -127,6 +129,11 @@ class Follower:
             return Truncate(common_end(*answer.diverging, end_offset, epochs))
         self._become(Event.RECORDS)
         return Copy(b"" if answer.records is None else answer.records, answer.high_watermark, answer.log_start_offset)
+
+    def lacks(self, offset: int) -> Truncate:
+        """Records from an offset on have rotted here, and the leader has them."""
+        self._become(Event.LACKS)
+        return Truncate(offset)
 
     def truncated(self) -> None:
         self._become(Event.TRUNCATED)

@@ -24,14 +24,13 @@ from ottla.replica.errors import (
     NotLeader,
     UnknownLeaderEpoch,
 )
-from ottla.replica.machine import ALL, UNLIMITED, Effects, Machine, Role
+from ottla.replica.machine import ALL, Effects, Machine, Role
+from ottla.replica.on_disk import OnDisk
 from ottla.replica.readers import Bound, Readers, Waiter
 from ottla.replica.shell import Shell
 from ottla.replica.writer import MOST_GATHERED_BYTES, PartitionWriter
 from ottla.wire.errors import ErrorCode
 from ottla.wire.parts import Buffer
-
-SYNC_AGAIN_SECONDS = 1.0  # where one could not be made
 
 
 class Read(NamedTuple):
@@ -58,14 +57,12 @@ class Partition:
         self.partition_epoch = -1  # of what was last applied
         self.replicas: list[int] = []
         self.in_sync: list[int] = []
-        self.leader_id = -1
-        self.leader_epoch = -1
+        self.eligible: list[int] = []
+        self.leader_id = self.leader_epoch = -1
         self.is_failed = False  # its disk did: it neither leads nor follows until it is opened again
         self._shell = shell
         self.is_touched = False
-        self._asks_disk = False  # whether the broker or the topic does
-        self._asked_offset = -1  # up to where a sync is on its way
-        self._is_sync_refused = False  # whether the last one could not be made
+        self._on_disk = OnDisk(shell)
         self.writer = PartitionWriter(self)
         self.written_bytes = 0  # since the start
         self.acknowledgements = Acknowledgements(self)
@@ -122,6 +119,7 @@ class Partition:
         replicas: Sequence[int],
         in_sync: Collection[int],
         now_ms: int,
+        eligible: Collection[int] = (),
     ) -> None:
         """Be what the controller has decided. What was applied already, or comes late, changes nothing."""
         if partition_epoch <= self.partition_epoch:
@@ -136,7 +134,7 @@ class Partition:
             self._follow(leader_id, leader_epoch)
         else:
             self._stop()
-        self.replicas, self.in_sync = list(replicas), list(in_sync)
+        self.replicas, self.in_sync, self.eligible = list(replicas), list(in_sync), list(eligible)
         self.leader_id, self.leader_epoch = leader_id, leader_epoch
         if (machine.role, leader_id, leader_epoch) != before:
             self._shell.role_changed(self)
@@ -296,14 +294,9 @@ class Partition:
             self._bring_about(self._configured())
 
     def _configured(self) -> Effects:
-        """How many records may be acknowledged before they are on the disk, as the broker and the topic say."""
+        """Obey the settings of the log."""
         config = self._config = self.log.config
-        unsynced_records = UNLIMITED
-        if self._shell.waits_for_disk or not config.flush_ms:
-            unsynced_records = 0
-        elif config.has_flush_limits:
-            unsynced_records = min(config.flush_messages - 1, UNLIMITED)
-        self._asks_disk = config.has_flush_limits or not unsynced_records
+        unsynced_records = self._on_disk.configure(config)
         self.writer.most_gathered_bytes = min(MOST_GATHERED_BYTES, config.segment_bytes)
         self.machine.min_in_sync = config.min_insync_replicas
         return self.machine.durability(unsynced_records)
@@ -321,7 +314,7 @@ class Partition:
         machine, log = self.machine, self.log
         if log.config is not self._config:
             self._configured()
-        if self._asks_disk and machine.disk_offset < log.recovery_point:
+        if self._on_disk.is_asked and machine.disk_offset < log.recovery_point:
             self._bring_about(machine.on_disk(log.recovery_point))
 
     def when_committed(self, end_offset: int, done: Callable[[LogError | None], None]) -> None:
@@ -343,8 +336,7 @@ class Partition:
 
     def synced(self, failure: LogError | None) -> None:
         """The log was brought to the disk, or could not be."""
-        self._asked_offset = -1
-        self._is_sync_refused = failure is not None
+        self._on_disk.synced(failure)
         if failure is not None:
             self.acknowledgements.fail(failure, 0)
         if not self.is_touched:
@@ -368,8 +360,8 @@ class Partition:
 
     def _tell(self) -> None:
         machine = self.machine
-        if self._asks_disk:
-            self._ask_for_disk()
+        if self._on_disk.is_asked:
+            self._on_disk.ask(self)
         self.acknowledgements.tell(machine.written, machine.committed)
         if machine.followers and self.acknowledgements.for_commit:
             self._shell.watch_deadlines(self)
@@ -378,22 +370,6 @@ class Partition:
             self.readers.wake()
         elif self.readers.waiting:
             self.readers.tell()
-
-    def _ask_for_disk(self) -> None:
-        machine = self.machine
-        unsynced = machine.end_offset - machine.disk_offset
-        if self.log.failure is not None:
-            self.acknowledgements.fail(self.log.refusal, machine.committed)  # it is never synced again
-        elif unsynced > machine.unsynced_records:
-            if self._asked_offset >= machine.end_offset:
-                return
-            if self.acknowledgements or not self._is_sync_refused:
-                self._asked_offset = machine.end_offset
-                self._shell.sync(self)
-            else:  # it could not begin, and nobody but readers waits for it
-                self._shell.sync_within(self, SYNC_AGAIN_SECONDS)
-        elif unsynced and self._config.has_flush_time:
-            self._shell.sync_within(self, self._config.flush_ms / 1000)
 
     def delete_records(self, offset: int, now_ms: int) -> int:
         """Let the partition start at `offset` (-1: the high watermark); its new start."""
@@ -471,7 +447,7 @@ class Partition:
         finally:
             self._bring_about(machine.copied(log.end_offset, high_watermark))
             self._tell_log()
-        if self._asks_disk and records and not self.is_touched:
+        if self._on_disk.is_asked and records and not self.is_touched:
             self.touch()
         if log_start_offset > log.log_start_offset:
             log.advance_log_start(min(log_start_offset, machine.high_watermark))

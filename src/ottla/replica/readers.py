@@ -6,6 +6,8 @@ import enum
 import weakref
 from typing import TYPE_CHECKING, Protocol
 
+from ottla.log.errors import LogError
+
 if TYPE_CHECKING:
     from ottla.replica.partition import Partition
 
@@ -109,5 +111,8 @@ class Readers:
         if reading.written_bytes is not None and offset == log.end_offset:
             return self._partition.written_bytes - reading.written_bytes
         start = max(reading.offset, log.log_start_offset)
-        found = log.read(start, MOST_BYTES, offset) if start < offset else None
+        try:
+            found = log.read(start, MOST_BYTES, offset) if start < offset else None
+        except LogError:
+            return MOST_BYTES  # who looks again is told what is wrong
         return 0 if found is None else found.size_bytes

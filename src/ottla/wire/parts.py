@@ -8,7 +8,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class FileRange(Protocol):
-    """A run of bytes in an open file, to be sent by the kernel. The wire looks only at its size."""
+    """A run of bytes in a file, to be sent by the kernel. The wire looks only at its size."""
 
     @property
     def file(self) -> object: ...

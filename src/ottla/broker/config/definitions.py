@@ -189,6 +189,12 @@ class BrokerConfig:
         600_000,
         "How long a connection may be silent before the broker ends it; below 0: for ever.",
     )
+    queued_max_request_bytes: int = own(
+        "queued.max.request.bytes",
+        Kind.LONG,
+        -1,
+        "The memory of all large requests that are received or under way; 0 and below: 512 MB.",
+    )
     queued_max_requests: int = own(
         "queued.max.requests",
         Kind.INT,

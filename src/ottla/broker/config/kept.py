@@ -18,7 +18,6 @@ _ROWS: tuple[Row, ...] = (
     ("num.recovery.threads.per.data.dir", Kind.INT, 2, "Threads that open the logs of a folder.", at_least(1)),
     ("num.replica.alter.log.dirs.threads", Kind.INT, None, "Threads that move replicas between folders."),
     ("num.replica.fetchers", Kind.INT, 1, "Threads that copy from each other broker."),
-    ("queued.max.request.bytes", Kind.LONG, -1, "How many bytes of requests may wait; -1: no limit."),
     # Connections
     ("connection.failed.authentication.delay.ms", Kind.INT, 100, "The delay of closing a failed login.", at_least(0)),
     ("connections.max.reauth.ms", Kind.LONG, 0, "How long a login lasts; 0: as long as its connection."),

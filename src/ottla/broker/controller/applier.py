@@ -84,7 +84,9 @@ class Applier:
         self.takes_roles = False
         """Whether the cluster knows that this broker was started anew: until then it leads and follows nothing."""
         self.loss = Loss.NOTHING
-        """What was found missing when the logs were opened."""
+        """What was found missing when the logs were opened, maybe not in one of them alone."""
+        self.rotten: frozenset[tuple[bytes, int]] = frozenset()
+        """The partitions of which records have rotted: the others lack nothing for that."""
 
     # Starting
 
@@ -96,8 +98,8 @@ class Applier:
     def open(self, cluster: Cluster, *, is_up: bool = True) -> None:
         """Open the logs, and make them and the cluster agree. Nobody is served yet.
 
-        `is_up`: the cluster knows that this broker was started anew. Until then it leads nothing, for what it led
-        before, it led in an epoch that is over; and it follows nothing, for it would not count as in sync.
+        `is_up`: the cluster knows of this start of the broker. Until then it has no roles: those from before the start
+        were of an older epoch, and as a follower it would not count as in sync.
         """
         self.takes_roles = is_up
         was_enabled = gc.isenabled()
@@ -113,6 +115,7 @@ class Applier:
         topic_ids = {name: node.topic_id for name, node in cluster.topics.items()}
         self._logs.open(lambda topic: configs.get(topic) or self._topic_config({}), self._clock_ms(), topic_ids)
         self._tell_of_recovery()
+        self._tell_of_kept_strays()
         aside = self._put_strays_aside(cluster)
         for name, node in cluster.topics.items():
             logs = self._opened_logs(name, node, configs[name])
@@ -120,7 +123,7 @@ class Applier:
             for index, partition in replicas.items():
                 self._assume(partition, node.replicas[index], cluster.states[name][index])
             self._add_topic(name, node, replicas, cluster.topic_configs[name])
-        self._look_for_loss(aside)
+        self._look_for_loss(cluster, aside)
         for entity, quotas in cluster.quotas.items():
             self._quotas.set_limits(entity, quotas)
 
@@ -152,8 +155,21 @@ class Applier:
                     removed_segments=recovered.removed_segments,
                 )
 
-    def _look_for_loss(self, aside: Collection[TopicPartition]) -> None:
+    def _tell_of_kept_strays(self) -> None:
+        """As with Kafka, nobody removes them but the operator."""
+        kept = self._logs.set_aside
+        if kept:
+            events.warning("folders that were put aside are still there", folders=len(kept), first=kept[0])
+
+    def _look_for_loss(self, cluster: Cluster, aside: Collection[TopicPartition]) -> None:
         """Records that were committed are gone, as when files were damaged: others that have them shall lead first."""
+        rotten: set[tuple[bytes, int]] = set()
+        for (topic, index), log in self._logs.logs.items():
+            if log.hole is not None and len(cluster.topics[topic].replicas[index]) > 1:
+                rotten.add((cluster.topics[topic].topic_id, index))
+                reason = f"records from offset {log.hole.first_offset} on have rotted; they are copied from another"
+                events.warning("a log did not hold", partition=f"{topic}-{index}", reason=reason)
+        self.rotten = frozenset(rotten)
         for topic, index in set(self._logs.take_lacking()).difference(aside):
             self.loss = Loss.TAIL
             reason = "it ends before what was known to be committed"
@@ -339,6 +355,7 @@ class Applier:
             replicas=replicas,
             in_sync=state.in_sync,
             now_ms=self._steady_ms(),
+            eligible=state.eligible,
         )
 
     def _mend_epochs(self, partition: Partition, leader_epoch: int) -> None:

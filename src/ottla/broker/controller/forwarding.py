@@ -147,7 +147,7 @@ def _sent(broker: Broker, forward: ForwardRequest) -> Generator[Waiting, None, F
 def create_topics(
     broker: Broker, asked: list[CreatableTopic], charge: Charge | None = None
 ) -> Generator[Any, None, dict[str, ApiError | None]]:
-    """Have topics created, whoever decides; why not, for each that was not. PeerTimedOut: nobody decides for long."""
+    """Have the controller create topics; for each the error, or None. REQUEST_TIMED_OUT if there is no controller."""
     if broker.membership.is_controller:
         requests = broker.topic_requests
         try:

@@ -100,7 +100,7 @@ class Liveness:
             self.lost(node_id)
 
     def polled(self, request: ClusterFeedRequest, connection: Connection, reply: Reply) -> None:
-        """What says that it is another start of a broker that is up has to be registered, or it would be in its way."""
+        """A broker asks for changes. If the cluster knows another start of it, its registration counts."""
         known = self._cluster.brokers.get(request.broker_id)
         is_alive = known is not None and known.is_alive
         is_up = known is not None and is_alive and known.epoch == request.broker_epoch
@@ -127,6 +127,7 @@ class Liveness:
             self._controller.feed.ask(request, reply)
             return
         found = layout.decode_broker(node.data)
+        rotten = {(each.topic_id, each.partition_index) for each in request.rotten}
 
         def decide() -> InSteps[list[Change]]:
             return broker_up(
@@ -135,7 +136,8 @@ class Liveness:
                 request.broker_id,
                 request.broker_epoch,
                 found,
-                loss=Loss(max(0, min(request.loss, Loss.ALL))),
+                loss=Loss.NOTHING if rotten else Loss(max(0, min(request.loss, Loss.ALL))),
+                rotten=rotten,
             )
 
         def done(_outcomes: Outcomes, failure: Exception | None) -> None:

@@ -321,6 +321,7 @@ class Membership:
             self._registration.epoch,
             self._identity.node(),
             loss=max(self._loss, self._applier.loss),
+            rotten=self._applier.rotten,
             is_first=is_first,
         )
 
@@ -348,7 +349,7 @@ class Membership:
 
     def _now_up(self) -> None:
         self._is_up = self._registration.was_taken_in = True
-        self._loss = self._applier.loss = Loss.NOTHING
+        self._loss, self._applier.loss, self._applier.rotten = Loss.NOTHING, Loss.NOTHING, frozenset()
 
     def _look_at_office(self, controller: Controller) -> Steps:
         if self._registration.is_touched:
@@ -451,9 +452,8 @@ class Membership:
 
     def _polled(self, found: Found) -> Generator[Waiting, None, ClusterFeedResponse | PeerFailure | None]:
         """What the controller answers; None if it may be another one now."""
-        request = self.view.request()
-        request.broker_epoch, request.loss = self._registration.epoch, max(self._loss, self._applier.loss)
-        request.max_wait_ms = int(POLL_SECONDS * 1000)
+        request = self.view.request(self._loss)
+        request.broker_epoch, request.max_wait_ms = self._registration.epoch, int(POLL_SECONDS * 1000)
         request.is_ready = request.is_ready and not self._registration.is_unwanted
         answers: list[ClusterFeedResponse | PeerFailure] = []
 

@@ -180,7 +180,7 @@ class Registration:
     def _replace(self, node: Node) -> Generator[Waiting, None, None]:
         """One of this id is registered: is it there, or has the store not seen yet that it is gone?
 
-        Who was one of the cluster and finds another in its place gives way, for two would lead the same partitions.
+        A broker that was taken in already, and finds another in its place, stops: two would lead the same partitions.
         """
         if self.was_taken_in and node.data not in self._written:
             raise Superseded(f"node.id {self._node_id}: another broker of this id was started")

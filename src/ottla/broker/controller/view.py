@@ -12,7 +12,8 @@ from ottla.broker.loop.loop import Loop, Timer
 from ottla.controller.changes import Change, ChangedStates
 from ottla.controller.cluster import Cluster
 from ottla.controller.feed import changes_between, decode_changes
-from ottla.wire.messages.cluster_feed import ClusterFeedRequest, ClusterFeedResponse
+from ottla.log.loss import Loss
+from ottla.wire.messages.cluster_feed import ClusterFeedRequest, ClusterFeedResponse, RottenPartition
 
 events = Events("ottla.broker")
 
@@ -46,8 +47,10 @@ class View:
         self._epoch = self._position = self._applied = -1
         self._coming, self._next_part = Cluster(), 0
 
-    def request(self) -> ClusterFeedRequest:
-        """What to ask next."""
+    def request(self, loss: Loss) -> ClusterFeedRequest:
+        """What to ask next. `loss`: what all partitions of this broker may lack."""
+        loss = max(loss, self._applier.loss)
+        rotten = () if loss else self._applier.rotten
         return ClusterFeedRequest(
             broker_id=self._node_id,
             broker_epoch=-1,
@@ -55,6 +58,8 @@ class View:
             position=self._position,
             part=self._next_part,
             is_ready=self.is_open,
+            loss=Loss.TAIL if rotten else loss,
+            rotten=[RottenPartition(topic_id=topic_id, partition_index=index) for topic_id, index in rotten],
         )
 
     def told(self, answer: ClusterFeedResponse) -> None:

@@ -30,6 +30,8 @@ _make: Any = tuple.__new__  # half the cost of a constructor
 class AskedOffsets:
     """What is there is for the group to decide on; the answers for the rest stay as they are."""
 
+    __slots__ = ("_answers", "offsets")
+
     def __init__(self) -> None:
         self.offsets: list[OffsetToCommit] = []
         self._answers: list[Answer] = []  # those of the offsets

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 events = Events("ottla.broker")
 
-MOST_GATHERING_SECONDS = 0.005
+MOST_GATHERING_SECONDS = 0.01
 RELOADED_AFTER_SECONDS = 0.1  # the first time; each time twice as long
 MOST_REST_SECONDS = 10.0
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ottla.broker.events import Events
 from ottla.coordinator.operation import Machine
-from ottla.records.batch import BatchHeader, CorruptBatch
+from ottla.log.errors import CorruptLog
+from ottla.records.batch import BatchHeader, CorruptBatch, check_batch, whole_batches
 from ottla.records.build import read_marker
 from ottla.records.codec import Record, decode_records
 from ottla.records.portions import Portion, record_portions
-from ottla.records.read import Batch, read_batches
+from ottla.records.read import Batch
 
 if TYPE_CHECKING:
     from ottla.replica.partition import Partition
@@ -43,21 +45,43 @@ class Replay:
         log, machine = self._partition.log, self._machine
         offset = log.log_start_offset
         while offset < log.end_offset:
-            found = log.read(offset, LOADED_AT_ONCE_BYTES, log.end_offset)
-            if found is None:
-                break
-            for batch in read_batches(found.read(), start_offset=offset, with_control=True):
-                header = batch.header
-                offset = header.next_offset
-                if not header.is_control:
-                    yield from self._batch(batch)
-                elif header.count:
-                    machine.replay_marker(header.producer_id, read_marker(batch.bytes).is_commit)
+            start = offset
+            try:
+                found = log.read(offset, LOADED_AT_ONCE_BYTES, log.end_offset)
+            except CorruptLog as error:
+                self._pass_over(offset, error)
+            else:
+                if found is None:
+                    break
+                for batch in self._sound_batches(found.read(), offset):
+                    header = batch.header
+                    offset = header.next_offset
+                    if not header.is_control:
+                        yield from self._batch(batch)
+                    elif header.count:
+                        machine.replay_marker(header.producer_id, read_marker(batch.bytes).is_commit)
+            if offset == start:
+                offset = log.segments.offset_behind(start, log.end_offset)
             yield
         if self._passed_over > MOST_TOLD:
             events.warning(
                 "a coordinator passed over records", partition=self._partition.name, records=self._passed_over
             )
+
+    def _sound_batches(self, data: bytes, start_offset: int) -> Iterator[Batch]:
+        """The whole batches that reach an offset, without those whose checksum is wrong."""
+        view = memoryview(data)
+        with suppress(CorruptBatch):  # a length in their midst: it is told of when the next read begins there
+            for position, header in whole_batches(view):
+                if header.last_offset < start_offset:
+                    continue
+                batch = Batch(header, view[position : position + header.size])
+                try:
+                    check_batch(batch.bytes)
+                except CorruptBatch as error:
+                    self._pass_over(header.base_offset, error)
+                else:
+                    yield batch
 
     def _batch(self, batch: Batch) -> Iterator[None]:
         """A small batch may decompress to very much: memory is held for a portion of it."""

@@ -9,6 +9,7 @@ before the marker that ends the transaction.
 
 from __future__ import annotations
 
+import enum
 import functools
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
@@ -40,6 +41,31 @@ PASSING = frozenset(
 )
 
 
+class ShardState(enum.Enum):
+    LOADING = "loading"
+    LOADED = "loaded"
+    UNREADABLE = "unreadable"  # its log could not be read: it is loaded again later
+    UNLOADED = "unloaded"  # for good: another takes its place, here or elsewhere
+
+
+TRANSITIONS: dict[ShardState, frozenset[ShardState]] = {
+    ShardState.LOADING: frozenset({ShardState.LOADED, ShardState.UNREADABLE, ShardState.UNLOADED}),
+    ShardState.LOADED: frozenset({ShardState.UNLOADED}),
+    ShardState.UNREADABLE: frozenset({ShardState.LOADING, ShardState.UNLOADED}),
+    ShardState.UNLOADED: frozenset(),
+}
+
+
+class MachineTimer:
+    """When a machine's timer is due, and the timer of the loop that looks after it, which may fire earlier."""
+
+    __slots__ = ("due", "timer")
+
+    def __init__(self, due: float, timer: Timer) -> None:
+        self.due = due
+        self.timer = timer
+
+
 class Shard(Generic[M]):
     """One partition of a coordinator's topic, and the machine that its log remembers."""
 
@@ -49,8 +75,9 @@ class Shard(Generic[M]):
         self.partition = partition
         self.leader_epoch = partition.leader_epoch  # in which it was made: in another one it is of no use any more
         self.machine = coordinator.make_machine(partition)
-        self.is_loaded = False
-        self._timers: dict[Hashable, tuple[float, Timer]] = {}  # when each is due, and what looks after it
+        self.state = ShardState.LOADING
+        self.is_loaded = False  # its state: each request asks
+        self._timers: dict[Hashable, MachineTimer] = {}
         self._gathered: list[Operation] = []  # to be written together
         self._gathered_records: Encoded = []
         self._gathered_bytes = 0
@@ -58,6 +85,11 @@ class Shard(Generic[M]):
         self._loading: Task | None = None
         self._reloading: Timer | None = None
         self._chores: set[Task] = set()
+
+    def _become(self, state: ShardState) -> None:
+        assert state in TRANSITIONS[self.state], f"a shard that is {self.state.value} cannot be {state.value} next"
+        self.state = state
+        self.is_loaded = state is ShardState.LOADED
 
     # Loading
 
@@ -71,16 +103,18 @@ class Shard(Generic[M]):
 
     def _load(self) -> Steps:
         yield from Replay(self.partition, self.machine).steps()
-        self.is_loaded = True
+        self._become(ShardState.LOADED)
         self.run(self.machine.loaded)
 
     def _load_ended(self, _result: object, failure: Exception | None) -> None:
         self._loading = None
         if failure is not None:  # a disk that fails may be well again later; whoever asks comes again until then
             events.failure("a coordinator cannot be loaded", partition=self.partition.name)
+            self._become(ShardState.UNREADABLE)
             self._reloading = self._broker.loop.call_later(LOADED_AGAIN_AFTER_SECONDS, self._load_again)
 
     def _load_again(self) -> None:
+        self._become(ShardState.LOADING)
         self.machine = self._coordinator.make_machine(self.partition)
         self.load()
 
@@ -96,10 +130,10 @@ class Shard(Generic[M]):
 
         What is gathered may still fail when it is written. Then those who were to be answered are refused.
         """
-        most_bytes = self.partition.log.config.max_message_bytes
-        steady_ms = self._broker.steady_ms()
-        clock_ms, aging_ms = self._broker.clock_ms(), self._broker.aging_ms
-        operation = Operation(self.machine, clock_ms, producer, most_bytes, steady_ms, aging_ms)
+        broker, most_bytes = self._broker, self.partition.log.config.max_message_bytes
+        operation = Operation(
+            self.machine, broker.clock_ms(), producer, most_bytes, broker.loop.steady_ms, broker.aging_ms
+        )
         try:
             event(operation)
             encoded = self._encode(operation)
@@ -140,7 +174,7 @@ class Shard(Generic[M]):
         self._chores.add(chore)
 
     def _gather(self, operation: Operation, encoded: Encoded) -> bool:
-        """Keep it until all is written. Without records, too, for it may have seen what is not written yet."""
+        """Keep it until the batch is written. Also one without records: it may have read what is not written yet."""
         size = 0
         for key, value in encoded:
             size += len(key) + MOST_RECORD_OVERHEAD + (0 if value is None else len(value))
@@ -251,7 +285,7 @@ class Shard(Generic[M]):
             if delay_ms is None:
                 known = self._timers.pop(name, None)
                 if known is not None:
-                    known[1].cancel()
+                    known.timer.cancel()
             else:
                 self._set_timer(name, self._broker.loop.now() + delay_ms / 1000)
 
@@ -259,17 +293,16 @@ class Shard(Generic[M]):
         """Move it by what is noted of it where that is possible: most timers are set anew long before they are due."""
         known = self._timers.get(name)
         if known is not None:
-            timer = known[1]
-            if timer.due <= due:
-                self._timers[name] = (due, timer)
+            if known.timer.due <= due:
+                known.due = due
                 return
-            timer.cancel()
-        self._timers[name] = (due, self._broker.loop.call_at(due, functools.partial(self._due, name)))
+            known.timer.cancel()
+        self._timers[name] = MachineTimer(due, self._broker.loop.call_at(due, functools.partial(self._due, name)))
 
     def _due(self, name: Hashable) -> None:
-        due, _ = self._timers.pop(name)
-        if due > self._broker.loop.now():
-            self._set_timer(name, due)
+        known = self._timers.pop(name)
+        if known.due > self._broker.loop.now():
+            self._set_timer(name, known.due)
         else:
             self.run(lambda operation: self.machine.expired(operation, name))
 
@@ -281,6 +314,8 @@ class Shard(Generic[M]):
         self._coordinator.forget(self)
 
     def unload(self, code: ErrorCode, failed: Sequence[Operation] = ()) -> None:
+        if self.state is not ShardState.UNLOADED:  # what was gathered may have failed on the way here
+            self._become(ShardState.UNLOADED)
         for task in (self._loading, *self._chores):
             if task is not None:
                 task.cancel()
@@ -288,8 +323,8 @@ class Shard(Generic[M]):
         self._chores.clear()
         if self._reloading is not None:
             self._reloading.cancel()
-        for _, timer in self._timers.values():
-            timer.cancel()
+        for known in self._timers.values():
+            known.timer.cancel()
         self._timers.clear()
         waiting = [operation for _, operations in self._uncommitted for operation in operations]
         waiting += self._gathered

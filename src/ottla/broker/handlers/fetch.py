@@ -7,8 +7,9 @@ there is enough, something is wrong, or its time is over, and then reads again. 
 
 from __future__ import annotations
 
+import enum
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.fetch_sessions import Fetching, Key, Wanted, answered_topic
 from ottla.broker.leaders import HINTED, LeaderHints, nearest_replica
@@ -43,6 +44,29 @@ AT_ONCE = 500  # partitions that are read without letting others in between
 HELD_FROM = 50  # partitions: what waits for more holds its connection, so that each has one of them, as with Kafka
 
 
+class FetchState(enum.Enum):
+    LOOKING = "looking"  # at its partitions; what is found at once is answered, and it goes nowhere else
+    MOVED = "moved"  # one of them did between two steps, or its time is over: it looks again
+    WAITING = "waiting"
+    WOKEN = "woken"  # a partition has enough: it ends with the round
+    ENDED = "ended"  # it looks a last time and answers, or its client is gone
+
+
+LOOKING: Final = FetchState.LOOKING  # an enum's member takes a while to be looked up
+MOVED: Final = FetchState.MOVED
+WAITING: Final = FetchState.WAITING
+WOKEN: Final = FetchState.WOKEN
+ENDED: Final = FetchState.ENDED
+
+TRANSITIONS: Final[dict[FetchState, frozenset[FetchState]]] = {
+    LOOKING: frozenset({MOVED, WAITING, ENDED}),
+    MOVED: frozenset({LOOKING, ENDED}),
+    WAITING: frozenset({WOKEN, ENDED}),
+    WOKEN: frozenset({ENDED}),
+    ENDED: frozenset(),
+}
+
+
 def handle(broker: Broker, request: FetchRequest, context: Context) -> FetchResponse | Steps | None:
     if request.isolation_level not in ISOLATION_LEVELS:
         return FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, responses=[])
@@ -66,17 +90,17 @@ def handle(broker: Broker, request: FetchRequest, context: Context) -> FetchResp
 
 def _handle_many(fetch: Fetch) -> Steps:
     """The same for very many partitions, in steps. Others may write to the partitions between two steps."""
-    fetch.is_looking = True
     yield None
     yield from fetch.parking()
     while True:
-        fetch.is_looking, fetch.has_moved = True, False
+        if fetch.state is MOVED:
+            fetch.become(LOOKING)
         yield from fetch.look()
-        fetch.is_looking = False
         if fetch.is_ready():
-            fetch.unpark()
+            fetch.end()
             return fetch.response()
-        if not fetch.has_moved:
+        if fetch.state is LOOKING:
+            fetch.become(WAITING)
             fetch.hold()
             return None
 
@@ -99,12 +123,13 @@ class Fetch:
         self._reached: set[Key] = set()
         self._waits_for: list[Partition] = []
         self._timer: Timer | None = None
-        self.is_looking = False  # in steps, so that partitions may move meanwhile
-        self.has_moved = False  # one of them did
-        self._is_late = False
-        self._is_woken = False  # by a partition, and is about to be finished
-        self._is_finished = False
+        self.state = LOOKING
+        self._is_late = False  # its time is over
         self._is_held = False  # its connection
+
+    def become(self, state: FetchState) -> None:
+        assert state in TRANSITIONS[self.state], f"{self.state.value} cannot be {state.value} next"
+        self.state = state
 
     def _limit_bytes(self) -> int:
         """Of one answer: never more than a consumer may get in the time that its quota is measured over."""
@@ -158,6 +183,7 @@ class Fetch:
                 whole_batch=self._found_bytes == 0,
             )
         except LogError as refusal:
+            self._broker.rot_reports.look(partition.name, refusal)
             return failed(key[1], refusal.code)
         if read.records is not None:
             self._found_bytes += read.records.size_bytes
@@ -201,6 +227,7 @@ class Fetch:
         """Wait on all partitions for more."""
         for _ in self.parking():
             pass
+        self.become(WAITING)
 
     def parking(self) -> Steps:
         """The same in steps. Who closes the connection between two of them is waited for no more."""
@@ -216,20 +243,23 @@ class Fetch:
 
     def advanced(self, partition: Partition, added_bytes: int) -> None:
         """A partition that is waited for has grown, or is no more what it was."""
-        if self.is_looking:
-            self.has_moved = True
-            return
-        self._found_bytes += added_bytes
-        if self._found_bytes >= self._least_bytes and not self._is_woken:
-            self._is_woken = True
-            self._broker.woken.add(self)
+        state = self.state
+        if state is WAITING:
+            self._found_bytes += added_bytes
+            if self._found_bytes >= self._least_bytes:
+                self.become(WOKEN)
+                self._broker.woken.add(self)
+        elif state is LOOKING:
+            self.become(MOVED)
 
     def hold(self) -> None:
         """Handle no more requests of its connection while it waits: each may hold megabytes of what it asks for."""
         self._is_held = True
         self._context.connection.hold()
 
-    def unpark(self) -> None:
+    def end(self) -> None:
+        """Wait no more."""
+        self.become(ENDED)
         if self._is_held:
             self._is_held = False
             self._context.connection.release()
@@ -241,15 +271,17 @@ class Fetch:
         self._context.connection.forget_call(self.finish)
 
     def finish(self) -> None:
-        if self.is_looking and self._context.connection.is_open:
-            self.has_moved = True  # its time is over; what it finds is the answer
-            self._is_late = True
+        """Its time is over, its client is gone, or it was woken: two of these may come in one round."""
+        state, is_open = self.state, self._context.connection.is_open
+        if state in (LOOKING, MOVED) and is_open:
+            self._is_late = True  # what it finds is the answer
+            if state is LOOKING:
+                self.become(MOVED)
             return
-        if self._is_finished:  # its time was over, or its client gone, when it was woken already
+        if state is ENDED:
             return
-        self._is_finished = True
-        self.unpark()
-        if not self._context.connection.is_open:
+        self.end()
+        if not is_open:
             return
         if len(self._fetching.wanted) > AT_ONCE:
             self._broker.request_slices.start(self.look(), self._looked)

@@ -79,12 +79,12 @@ def _topic(
         if partition is None:
             answers[index] = _failed(index, broker.topics.missing_code(topic.name, index))
             continue
-        answers[index] = yield from _answer(partition, asked, request.isolation_level, version)
+        answers[index] = yield from _answer(broker, partition, asked, request.isolation_level, version)
     return ListOffsetsTopicResponse(name=topic.name, partitions=list(answers.values()))
 
 
 def _answer(
-    partition: Partition, asked: ListOffsetsPartition, isolation: int, version: int
+    broker: Broker, partition: Partition, asked: ListOffsetsPartition, isolation: int, version: int
 ) -> Generator[None, None, ListOffsetsPartitionResponse]:
     index, timestamp = asked.partition_index, asked.timestamp
     if isolation not in ISOLATION_LEVELS:
@@ -102,6 +102,7 @@ def _answer(
     try:
         found = yield from _find(partition, timestamp, isolation == READ_COMMITTED)
     except LogError as refusal:
+        broker.rot_reports.look(partition.name, refusal)
         return _failed(index, refusal.code)
     except CorruptBatch:
         return _failed(index, ErrorCode.CORRUPT_MESSAGE)

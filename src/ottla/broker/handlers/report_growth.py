@@ -9,6 +9,7 @@ from ottla.broker.loop.slices import Steps
 from ottla.controller.changes import Change
 from ottla.controller.cluster import Cluster
 from ottla.controller.growing import GrowthReports, Report, draining, fencing, is_current, lowered, opened
+from ottla.controller.layout import TopicNode
 from ottla.records.growth import Phase, is_growing
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.report_growth import ReportGrowthRequest, ReportGrowthResponse
@@ -72,10 +73,16 @@ def _decided(broker: Broker, name: str, reports: list[Report]) -> list[Change]:
         told = controller.growing[name] = GrowthReports(node.topic_id, growth, now, controller.feed.position)
     for report in reports:
         told.take(report)
+    return _next_step(broker, name, node, told) or lowered(node, name, reports)
+
+
+def _next_step(broker: Broker, name: str, node: TopicNode, told: GrowthReports) -> list[Change]:
+    """Of a growth that has come so far; nothing if it has not."""
+    controller, growth = broker.controller, told.growth
     if growth.phase is Phase.PREPARING:
         return draining(node, name) if _all_know(broker, told) else []
     if growth.phase is Phase.DRAINING:
-        is_over = told.are_drained or now - told.since >= MOST_DRAINING_SECONDS
+        is_over = told.are_drained or broker.loop.now() - told.since >= MOST_DRAINING_SECONDS
         return fencing(node, name) if is_over else []
     if told.has_fences:
         return opened(controller.cluster, broker.membership.rules(), name, told.fences)

@@ -103,7 +103,7 @@ class Loop:
     def __init__(self, system: System | None = None) -> None:
         self.system: System = system or LinuxSystem()
         self.now = self.system.now
-        self.started = self.now()  # when the round at hand began: for whom a few milliseconds do not matter
+        self.started = self.now()  # when this round began: the time, for those to whom a few milliseconds do not matter
         self._timers: list[Timer] = []
         self._cancelled = 0  # of those
         self._ready: deque[tuple[ReadyCallback, int]] = deque()
@@ -111,9 +111,9 @@ class Loop:
         self._last: deque[Callback] = deque()
         # Called several times a round, so without a function of their own around them.
         self.call_soon: Callable[[Callback], None] = self._soon.append
-        """Call when the events at hand have been dealt with."""
+        """Call when all that is ready in this round was handled."""
         self.call_last: Callable[[Callback], None] = self._last.append
-        """Call at the end of the round at hand, when all that goes with it has been done."""
+        """Call at the end of this round, behind everything else."""
         self._idle: deque[Callback] = deque()
         self._idle_due = 0.0  # for the first of them
         self._posted: deque[Callback] = deque()
@@ -126,7 +126,7 @@ class Loop:
     # Time
 
     def steady_ms(self) -> int:
-        """Milliseconds that pass as they should, for what takes its time: the clock of the system may be set."""
+        """Milliseconds by a clock that nobody sets, to measure how long something takes."""
         return int(self.now() * 1000)
 
     def call_at(self, due: float, callback: Callback) -> Timer:
@@ -202,7 +202,7 @@ class Loop:
             self.run_once()
 
     def run_once(self) -> None:
-        """One round: what is ready, asked for soon, due, for an idle moment, or for its end; and a background step."""
+        """One round: ready sockets, `call_soon`, due timers, idle calls, `call_last`, and one background step."""
         ready = self._ready
         if not ready:
             ready.extend(self.system.wait(self._wait_seconds()))

@@ -15,8 +15,8 @@ cdef class Connection:
     cdef readonly object _kept
     cdef int64_t _kept_bytes, _kept_needed, _trusted_bytes, _most_slots, _most_bytes, _holds
     cdef readonly int64_t _unsent_bytes
-    cdef int64_t _unsent_file_bytes, _counted_bytes
-    cdef object _unsent_memory, _lent, _handled, _slots, _unsent, _is_muted_until, _last_words
+    cdef int64_t _unsent_file_bytes, _counted_bytes, _waits_for_memory
+    cdef object _request_memory, _share, _unsent_memory, _lent, _handled, _slots, _unsent, _is_muted_until, _last_words
     cdef public object expect_answer
     cdef bint _expects_large, _is_stopped, _sends_soon
     cdef int _events
@@ -31,8 +31,9 @@ cdef class Connection:
     @cython.locals(slot=Slot)
     cdef bint _is_next_answered(self) except -1
     cdef bint _makes_room(self) except -1
-    @cython.locals(size=int64_t, needed=int64_t, count=int64_t)
+    @cython.locals(needed=int64_t, count=int64_t, size_bytes=int64_t)
     cdef object _keep(self, memoryview rest)
+    cdef object _copy(self, memoryview rest, int64_t size_bytes)
     cdef bint _is_full(self) except -1
     cdef object _look_whether_stopped(self)
     cdef bint _has_frames_kept_back(self)

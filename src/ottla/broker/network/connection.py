@@ -11,13 +11,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.broker.access.authorizer import ANONYMOUS, Principal
 from ottla.broker.loop.loop import READ, WRITE, Loop
 from ottla.broker.loop.system import Socket
 from ottla.broker.network.acquaintance import Acquaintance
+from ottla.broker.network.foreign import why_no_frame
+from ottla.broker.network.limits import Limits
+from ottla.broker.network.pieces import READ_BYTES, read_piece
 from ottla.broker.network.receive_buffers import ReceiveBuffers
+from ottla.broker.network.request_memory import RequestMemory, Share
 from ottla.broker.network.slot import Slot
 from ottla.broker.network.unsent_memory import UnsentMemory
 from ottla.wire.parts import BUFFERS
@@ -36,21 +40,12 @@ JOINED_BYTES = 1 << 13  # up to here, copying the parts together is cheaper than
 LITTLE_BYTES = 1 << 10  # answers of no more are joined with their neighbours
 SENDFILE_BYTES = 1 << 20
 SMALL_BYTES = 4096  # a client that sends no more at once probably waits for the answer before it sends more
-READ_BYTES = 1 << 14  # a shorter range of a file is read and sent with the rest of the answer, in one call
-TLS_HANDSHAKE = b"\x16\x03"
-HTTP_METHODS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE")
 TURN_SECONDS = 0.002  # for the requests that one client sent at once; then it is the turn of others
 FIRST_KEPT_BYTES = 1 << 16  # the first buffer of a large frame; it grows as more arrives
 
 
-class Limits(NamedTuple):
-    max_frame_bytes: int = 104_857_600
-    max_requests_in_flight: int = 100
-    max_unsent_bytes: int = 64 << 20
-
-
 class Connection:
-    """Calls `handle` for each frame, which may take a slot for its answer, and `closed` once, with the reason."""
+    """Calls `handle` for each frame, which takes a slot if it is answered, and `closed` once, with the reason."""
 
     def __init__(
         self,
@@ -64,8 +59,9 @@ class Connection:
         listener: str = "",
         principal: Principal = ANONYMOUS,
         unsent_memory: UnsentMemory | None = None,
+        request_memory: RequestMemory | None = None,
     ) -> None:
-        """`unsent_memory`: what all connections share."""
+        """`unsent_memory`, `request_memory`: what all connections share."""
         self.socket = sock
         self.address = address  # of the client
         self.listener = listener  # the name of the one it came through
@@ -78,6 +74,9 @@ class Connection:
         self._kept: memoryview | None = None  # bytes of an incomplete frame, or of frames that must wait
         self._kept_bytes = 0
         self._kept_needed = 0  # how many there must be before they can be handled
+        self._request_memory = request_memory = request_memory or RequestMemory(loop)
+        self._share = Share(request_memory, self)
+        self._waits_for_memory = 0  # how large a buffer it is to have next
         self._lent: memoryview | None = None  # the buffer they are in, if it must be given back
         self._handled: tuple[memoryview | None] | None = None  # what is lent of the memory that frames are handled in
         self._trusted_bytes = 0  # the largest frame so far: the next gets as much memory at once
@@ -117,7 +116,7 @@ class Connection:
             if events & READ and self.is_open:
                 self._receive()
         except Exception:
-            self.close("the broker failed")  # or it would be ready, and fail, for ever
+            self.close("the broker failed")  # or the same would fail in each round
             raise
 
     def _receive(self) -> None:
@@ -126,6 +125,8 @@ class Connection:
             target = kept[self._kept_bytes :]
         elif self._expects_large:
             target = self._memory.shared[:_SIZE_BYTES]  # only the size: the rest is received into a buffer of its own
+        elif self._request_memory.is_scarce:
+            target = self._memory.shared[:FIRST_KEPT_BYTES]  # what is behind the first request may have to be kept
         else:
             target = self._memory.shared
         try:
@@ -152,16 +153,21 @@ class Connection:
                 self._take_kept(kept)
             elif self._kept_bytes == len(kept):
                 self._keep(kept)
+                if self._waits_for_memory:
+                    self._update_events()
 
     def _take_kept(self, kept: memoryview) -> None:
         """Handle what was kept, now that it can be, and let go of its memory."""
         self._handled, self._kept, self._lent = (self._lent,), None, None
+        counted = self._share.received()
         self._expects_large = len(kept) > FIRST_KEPT_BYTES
         self._trusted_bytes = max(self._trusted_bytes, len(kept))
         try:
             self._take_frames(kept)
         finally:
             self._end_handling(self._memory.give_back)
+            if counted:
+                self._request_memory.give_back(counted)
 
     def leave_memory(self) -> bool:
         """Leave the memory of the frame that is being handled to its handler; False if others need it, too."""
@@ -188,7 +194,7 @@ class Connection:
             start = position + _SIZE_BYTES
             stop = start + size
             if not 0 <= size <= self._most_bytes:
-                self.refuse(_foreign(data[position:start], size, self._most_bytes))
+                self.refuse(why_no_frame(data[position:start], size, self._most_bytes))
                 break
             if stop > end:
                 break
@@ -222,20 +228,39 @@ class Connection:
         The room grows with what has come: a size alone, which costs a client nothing, costs no memory here. Only who
         sent as much before is lent room for a whole frame.
         """
-        needed = _SIZE_BYTES
-        if len(rest) >= _SIZE_BYTES:
-            size = read_size(rest, 0)
-            needed += min(max(size, 0), self._limits.max_frame_bytes)
-        count = len(rest)
+        count, needed = len(rest), _SIZE_BYTES
+        if count >= _SIZE_BYTES:
+            needed += min(max(read_size(rest, 0), 0), self._most_bytes)
         self._kept_needed = max(needed, count)
-        if FIRST_KEPT_BYTES < self._kept_needed <= 2 * self._trusted_bytes:
+        self._kept_bytes, share = count, self._share
+        if count < self._kept_needed and self._is_full():  # nothing is read now, perhaps for long: no memory for more
+            share.keep(count)
+            self._copy(rest, min(self._kept_needed, count + SMALL_BYTES))
+            return
+        size_bytes = min(self._kept_needed, max(2 * count, FIRST_KEPT_BYTES))
+        if FIRST_KEPT_BYTES < self._kept_needed <= 2 * self._trusted_bytes and share.may_lend(self._kept_needed):
             self._lent = self._memory.lend(self._kept_needed)
         if self._lent is not None:
-            buffer = self._lent[: self._kept_needed]
+            self._kept = self._lent[: self._kept_needed]
+            self._kept[:count] = rest
+        elif size_bytes <= FIRST_KEPT_BYTES or share.has_room(count, size_bytes):
+            self._copy(rest, size_bytes)
         else:
-            buffer = memoryview(bytearray(min(self._kept_needed, max(2 * count, FIRST_KEPT_BYTES))))
-        buffer[:count] = rest
-        self._kept, self._kept_bytes = buffer, count
+            self._waits_for_memory = size_bytes
+            if self._kept is not rest:
+                self._copy(rest, count)
+
+    def _copy(self, rest: memoryview, size_bytes: int) -> None:
+        self._kept = memoryview(bytearray(size_bytes))
+        self._kept[: len(rest)] = rest
+
+    def grow(self) -> None:
+        """There is memory for more of its request, which it has waited for."""
+        size_bytes, self._waits_for_memory = self._waits_for_memory, 0
+        self._share.grown()
+        if self._kept is not None:
+            self._copy(self._kept[: self._kept_bytes], size_bytes)
+        self._update_events()
 
     def _is_full(self) -> bool:
         """Whether the client has as much under way as it may have."""
@@ -251,19 +276,22 @@ class Connection:
         self._is_stopped = is_muted or self._holds > 0 or self._last_words is not None or not self.is_open
 
     @property
-    def is_held(self) -> bool:
-        """Whether a request is under way that must not be overtaken."""
-        return self._holds > 0
+    def is_stopped(self) -> bool:
+        """Whether it is the broker that does not go on with its requests."""
+        return self._is_stopped or len(self._slots) >= self._most_slots
 
-    def hold(self) -> None:
-        """Handle no more requests until `release`, as often as it was held: one under way must not be overtaken."""
+    def hold(self, size_bytes: int = 0) -> None:
+        """Handle no more requests until `release`, as often as it was held. `size_bytes`: of the one under way."""
         self._holds += 1
         self._is_stopped = True
+        if size_bytes > FIRST_KEPT_BYTES:
+            self._share.hold(size_bytes)
 
     def release(self) -> None:
         self._holds -= 1
         self._look_whether_stopped()
         if not self._holds:
+            self._share.release()
             self._loop.call_soon(self._resume)
 
     def mute(self, seconds: float) -> None:
@@ -325,7 +353,7 @@ class Connection:
             for part in parts:
                 if not isinstance(part, BUFFERS):
                     if part.size_bytes <= READ_BYTES and not self._unsent_memory.is_scarce:
-                        part = _read(part)
+                        part = read_piece(part)
                     if not isinstance(part, BUFFERS):
                         self._unsent_file_bytes += part.size_bytes
                 self._add_unsent(part)
@@ -413,12 +441,11 @@ class Connection:
         return sent
 
     def _update_events(self) -> None:
-        events = WRITE if self._unsent else 0
-        if not self._is_full() and (self._kept is None or not self._has_frames_kept_back()):
-            events |= READ
+        is_deaf = self._is_full() or self._waits_for_memory or self._has_frames_kept_back()
+        events = (WRITE if self._unsent else 0) | (0 if is_deaf else READ)
         if events == self._events:
-            return
-        if not self._events:
+            pass
+        elif not self._events:
             self._loop.watch(self.socket, events, self._ready)
         elif events:
             self._loop.change(self.socket, events, self._ready)
@@ -429,29 +456,26 @@ class Connection:
     # The end
 
     def call_when_closed(self, callback: Callable[[], None]) -> None:
-        """For what waits on behalf of this client; forgotten with `forget_call`."""
+        """Call back when this connection is closed, unless `forget_call` comes first."""
         self._calls_when_closed[callback] = None
 
     def forget_call(self, callback: Callable[[], None]) -> None:
         self._calls_when_closed.pop(callback, None)
 
     def is_idle(self, seconds: float) -> bool:
-        """Whether nothing was received or sent for so long, and the client was not told to wait.
-
-        Who has a request under way is not idle, but who does not take the answers of those before it is.
-        """
+        """Whether nothing was received or sent for so long, though it is the client's turn to send or to read."""
         is_waiting = (self._slots and not self._unsent) or self._is_muted_until is not None
         return not is_waiting and self._loop.now() - max(self._received_at, self._sent_at) > seconds
 
     def end(self, reason: str) -> None:
-        """Handle no more requests, and close it when all that were handled are answered."""
+        """Handle no more requests, and close when those under way are answered."""
         self._last_words = reason
         self._is_stopped = True
         if self.is_open:
             self._send_answers()
 
     def refuse(self, reason: str) -> None:
-        """End it for what the client did, which is worth a line in the log."""
+        """Close it because of what the client did; the broker's log gets a line."""
         self.was_refused = True
         self.close(reason)
 
@@ -467,28 +491,10 @@ class Connection:
         self._unsent.clear()
         self._count_memory(0)
         self._kept = None
+        self._share.close()
         if self._lent is not None:
             self._memory.give_back(self._lent)
             self._lent = None
         self._closed(self, reason)
         for callback in list(self._calls_when_closed):
             callback()
-
-
-def _foreign(start: memoryview, size: int, most_bytes: int) -> str:
-    """What protocol the client may speak, if what it sent is no frame: often the wrong one is configured."""
-    text = bytes(start)
-    if text[:2] == TLS_HANDSHAKE:
-        return "the client speaks TLS, and this port does not; its security.protocol should be PLAINTEXT"
-    if text in HTTP_METHODS:
-        return "the client speaks HTTP; this port is for Kafka's protocol"
-    return f"a frame of {size} bytes is not within 0 and {most_bytes}"
-
-
-def _read(part: Any) -> Any:
-    """The bytes of a range of a file. If they cannot be read, the range itself: sending it tells why."""
-    try:
-        data = part.read()
-    except OSError:
-        return part
-    return data if len(data) == part.size_bytes else part

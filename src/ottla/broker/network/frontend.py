@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from ottla.broker.loop.system import SocketBuffers
 from ottla.broker.network.address_limits import parse_address_limits
 from ottla.broker.network.admission import Admission
-from ottla.broker.network.connection import Limits
+from ottla.broker.network.limits import Limits
 from ottla.broker.network.listeners import Endpoint, advertised_endpoint, read_advertised, read_listeners
-from ottla.broker.network.server import Handle, Server
+from ottla.broker.network.server import Handle, Memory, Server
+from ottla.config import ConfigError
 
 if TYPE_CHECKING:
     from ottla.broker.config.layers import BrokerSettings
@@ -23,6 +24,7 @@ class Frontend:
         self._loop = loop
         self._settings = settings
         self._admission = Admission(quotas=quotas)
+        self._memory = Memory(loop, settings.config.queued_max_request_bytes)
         self._listeners: dict[str, Endpoint] = {}
         self._advertised: dict[str, Endpoint] = {}
         self.servers: list[Server] = []
@@ -43,6 +45,8 @@ class Frontend:
         config = self._settings.config
         self._listeners = read_listeners(config.listeners, config.listener_security_protocol_map)
         self._advertised = read_advertised(config.advertised_listeners, self._listeners)
+        if 0 < config.queued_max_request_bytes < config.socket_request_max_bytes:
+            raise ConfigError("queued.max.request.bytes must be larger or equal to socket.request.max.bytes")
 
     def bind(self, handle: Handle) -> None:
         """Take the ports. Nobody is let in before `begin`."""
@@ -65,6 +69,7 @@ class Frontend:
             backlog=config.socket_listen_backlog_size,
             buffers=SocketBuffers(config.socket_send_buffer_bytes, config.socket_receive_buffer_bytes),
             begins=False,
+            memory=self._memory,
         )
         self.servers.append(server)
         return server

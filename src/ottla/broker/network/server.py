@@ -9,8 +9,10 @@ from ottla.broker.loop.loop import Loop, Timer
 from ottla.broker.loop.system import Socket, SocketBuffers
 from ottla.broker.network.acceptor import Acceptor
 from ottla.broker.network.admission import Admission
-from ottla.broker.network.connection import Connection, Limits
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.limits import Limits
 from ottla.broker.network.receive_buffers import ReceiveBuffers
+from ottla.broker.network.request_memory import RequestMemory
 from ottla.broker.network.unsent_memory import UnsentMemory
 
 events = Events("ottla.broker")
@@ -18,6 +20,15 @@ events = Events("ottla.broker")
 Handle = Callable[[Connection, memoryview], None]
 MOST_KEPT_WAITING = 1000  # connections of addresses that connect too often
 LEAST_IDLE_CHECK_SECONDS = 0.1
+
+
+class Memory:
+    """What all connections share, through whatever server they came."""
+
+    def __init__(self, loop: Loop, most_request_bytes: int = -1) -> None:
+        self.buffers = ReceiveBuffers()
+        self.unsent = UnsentMemory()
+        self.requests = RequestMemory(loop, most_request_bytes)
 
 
 class Server:
@@ -37,16 +48,19 @@ class Server:
         backlog: int = 50,
         buffers: SocketBuffers | None = None,
         begins: bool = True,
+        memory: Memory | None = None,
     ) -> None:
-        """`max_idle_seconds`: below 0, connections may be silent for ever. `begins`: to serve at once."""
+        """`max_idle_seconds`: below 0, connections may be silent for ever. `begins`: to serve at once.
+
+        `memory`: what it shares with other servers.
+        """
         self._loop = loop
         self._handle = handle
         self._limits = limits or Limits()
         self._listener = listener
         self._admission = admission or Admission()
         self._max_idle_seconds = max_idle_seconds
-        self._memory = ReceiveBuffers()
-        self._unsent_memory = UnsentMemory()
+        self._memory = memory or Memory(loop)
         self.connections: dict[Connection, None] = {}  # in the order in which they came
         self._kept_waiting: dict[Socket, Timer] = {}
         self._acceptor = Acceptor(loop, host, port, backlog, self._admit, buffers, begins=begins)
@@ -85,12 +99,13 @@ class Server:
                 self._loop,
                 accepted,
                 address,
-                self._memory,
+                self._memory.buffers,
                 self._limits,
                 self._handle,
                 self._closed,
                 self._listener,
-                unsent_memory=self._unsent_memory,
+                unsent_memory=self._memory.unsent,
+                request_memory=self._memory.requests,
             )
         except BaseException:
             admission.leave(address)

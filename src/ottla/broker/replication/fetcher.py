@@ -41,6 +41,7 @@ events = Events("ottla.broker")
 VERSION = 17
 MOST_NAMED = 1000  # partitions in one request
 MOST_THROTTLE_SECONDS = 0.5  # then it is looked whether more is allowed now
+LASTING_ERRORS = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.KAFKA_STORAGE_ERROR})
 LEAST_BACKOFF_SECONDS = 0.02  # twice as long each time
 
 Key = tuple[bytes, int]  # a topic's id, and the partition
@@ -237,6 +238,10 @@ class Fetcher:
             if not followed.follower.may_fetch or followed.timer is not None:
                 del self._changed[key]
                 continue
+            if self._must_copy_again(followed):
+                del self._changed[key]
+                self._copy_again(followed)
+                continue
             seconds = self._may_fetch(followed.partition)
             if seconds > 0:
                 self._pause(followed, min(seconds, MOST_THROTTLE_SECONDS))
@@ -286,7 +291,7 @@ class Fetcher:
             for data in topic.partitions:
                 followed = self._followed.get((topic.topic_id, data.partition_index))
                 if followed is not None and followed.is_in_session:
-                    yield from self._take_safely(followed, data)
+                    yield from self._safely(followed, self._take(followed, data))
                     yield None
 
     def _took(self, _result: object, _failure: Exception | None) -> None:
@@ -306,10 +311,10 @@ class Fetcher:
         self._timer = None
         self._call()
 
-    def _take_safely(self, followed: CopiedPartition, data: PartitionData) -> Steps:
+    def _safely(self, followed: CopiedPartition, steps: Steps) -> Steps:
         """A mistake with one partition must not keep the others from being copied."""
         try:
-            yield from self._take(followed, data)
+            yield from steps
         except Exception:
             events.failure("the copying of a partition failed", partition=followed.partition.name)
             if followed.follower.state in (State.FETCHING, State.TRUNCATING):
@@ -332,16 +337,36 @@ class Fetcher:
         )
         effect = follower.answered(followed.asked_offset, answer, partition.log.end_offset, partition.log.epochs)
         if isinstance(effect, BackOff):
+            if effect.error in LASTING_ERRORS:
+                self._tell(followed, f"its leader, broker {self.leader_id}, answers {effect.error.name}")
             self._back_off(followed, effect.error)
         elif effect is not None:
-            try:
-                if isinstance(effect, Copy):
-                    yield from self._copying(followed, effect)
-                else:
-                    yield from self._cutting(followed, effect)
-            except LogError as failure:
-                if follower.state is not State.STOPPED:
-                    self._not_done(followed, failure)
+            yield from self._bringing_about(followed, effect)
+
+    def _bringing_about(self, followed: CopiedPartition, effect: Copy | Truncate | RestartAt) -> Steps:
+        try:
+            if isinstance(effect, Copy):
+                yield from self._copying(followed, effect)
+            else:
+                yield from self._cutting(followed, effect)
+        except LogError as failure:
+            if followed.follower.state is not State.STOPPED:
+                self._not_done(followed, failure)
+
+    def _must_copy_again(self, followed: CopiedPartition) -> bool:
+        """Whether records have rotted here. Others count on the rest where this one is in sync or eligible, or may be
+        since it has asked in this epoch."""
+        partition, has_asked = followed.partition, followed.asked_offset >= 0
+        counts = has_asked or self._node_id in (*partition.in_sync, *partition.eligible)
+        return not counts and partition.log.hole is not None
+
+    def _copy_again(self, followed: CopiedPartition) -> None:
+        partition = followed.partition
+        assert partition.log.hole is not None
+        offset = partition.log.hole.first_offset
+        events.info("records that have rotted are copied again", partition=partition.name, offset=offset)
+        steps = self._bringing_about(followed, followed.follower.lacks(offset))
+        self._slices.start(self._safely(followed, steps), lambda _result, _failure: self._call())
 
     def _copying(self, followed: CopiedPartition, effect: Copy) -> Steps:
         """Write what came. Very many batches take some steps, between which it may follow no more."""
@@ -396,7 +421,9 @@ class Fetcher:
             partition.truncate(effect.offset, now_ms)
 
     def _tell_of_cut(self, partition: Partition, offset: int) -> None:
-        if offset < partition.machine.high_watermark:
+        hole = partition.log.hole
+        is_copied_again = hole is not None and offset == hole.first_offset
+        if not is_copied_again and offset < partition.machine.high_watermark:
             events.warning(
                 "committed records are cut: the leader does not have them",
                 partition=partition.name,
@@ -406,13 +433,19 @@ class Fetcher:
 
     def _not_done(self, followed: CopiedPartition, failure: LogError) -> None:
         partition = followed.partition
-        events.warning("a partition cannot be copied", partition=partition.name, reason=failure)
+        self._tell(followed, str(failure))
         if partition.log.failure is not None:
             followed.follower.failed()
             self._take_out(followed)
             return
         followed.follower.failed_for_now()
         self._back_off(followed, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def _tell(self, followed: CopiedPartition, reason: str) -> None:
+        """At the first failure, the second, the fourth, and so on: it may last until somebody mends a disk."""
+        retries = followed.retries + 1
+        if not retries & (retries - 1):
+            events.warning("a partition cannot be copied", partition=followed.partition.name, reason=reason)
 
     def _back_off(self, followed: CopiedPartition, error: ErrorCode) -> None:
         """Ask again later: soon where the two brokers only know of different epochs, which the next change mends."""

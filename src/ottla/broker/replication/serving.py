@@ -319,6 +319,7 @@ class ReplicaSession:
         except OffsetOutOfRange as refusal:
             return failed(key[1], refusal.code, partition.log.log_start_offset)
         except LogError as refusal:
+            broker.rot_reports.look(partition.name, refusal)
             return failed(key[1], refusal.code)
         if read.diverging is None:
             refused = self._progress(partition, followed)

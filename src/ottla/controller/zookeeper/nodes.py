@@ -29,6 +29,7 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
     SessionExpiredError,
 )
+from kazoo.handlers.threading import AsyncResult, KazooTimeoutError, SequentialThreadingHandler
 from kazoo.protocol.states import WatchedEvent
 from kazoo.retry import KazooRetry
 
@@ -62,6 +63,8 @@ READS_AT_ONCE = 1000  # in one request
 ITS_OWN = "/zookeeper"  # what ZooKeeper keeps of itself, at its root
 RETRY_SECONDS = 0.05  # after which a connection is tried again, and then longer
 LONGEST_RETRY_SECONDS = 1.0
+ATTEMPTS = 3  # to connect to each server, for which a session has time
+ATTEMPT_SECONDS = 2.0  # for which a server may say nothing, where the session has as much
 MANY_TRIES = 100  # of a `Put` where somebody else was quicker
 SHUT_BOTH_WAYS = 2  # `socket.SHUT_RDWR`: nothing here but kazoo has sockets
 
@@ -90,6 +93,43 @@ class NodeWatcher(NamedTuple):
     lost_session: Callable[[], None]
 
 
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """How kazoo waits, with bounds.
+
+    By itself it waits a whole session for a server to take a connection and to answer on it, so that one that is cut
+    off, or one that was starting when it was asked and forgot it (ZooKeeper 3.9 does so), costs the session though
+    others are there. And it waits for ever for an answer.
+    """
+
+    def __init__(self, session_seconds: float, server_count: int, is_connected: Callable[[], bool]) -> None:
+        super().__init__()
+        longest = session_seconds / server_count
+        self._attempt_seconds = min(longest, max(longest / ATTEMPTS, ATTEMPT_SECONDS))
+        self._answer_seconds = session_seconds
+        self._is_connected = is_connected
+
+    def create_connection(self, *args: Any, **kwargs: Any) -> Any:
+        kwargs["timeout"] = self._attempt_seconds
+        return super().create_connection(*args, **kwargs)
+
+    def select(self, reading: Any, writing: Any, failing: Any, timeout: float) -> Any:
+        if not self._is_connected():
+            timeout = min(timeout, self._attempt_seconds)
+        return super().select(reading, writing, failing, timeout)
+
+    def async_result(self) -> AsyncResult:
+        return _Answer(self, self._answer_seconds)
+
+
+class _Answer(AsyncResult):  # type: ignore[misc]
+    def __init__(self, handler: _Handler, answer_seconds: float) -> None:
+        super().__init__(handler)
+        self._answer_seconds = answer_seconds
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        return super().get(block, self._answer_seconds if timeout is None else timeout)
+
+
 class ZookeeperNodes:
     def __init__(self, address: ZookeeperAddress, session_timeout_seconds: float, told: NodeWatcher) -> None:
         """Connect, and make the chroot; StoreUnusable where no server answers for as long as a session lasts."""
@@ -99,9 +139,11 @@ class ZookeeperNodes:
         self.lost_sessions = 0
         self._is_over = False
         self._is_connected = threading.Event()
+        server_count = address.hosts.count(",") + 1
         self._client = KazooClient(
             hosts=address.hosts,
             timeout=session_timeout_seconds,
+            handler=_Handler(session_timeout_seconds, server_count, lambda: bool(self._client.connected)),
             logger=_quiet_logger(),
             connection_retry=KazooRetry(
                 max_tries=-1, delay=RETRY_SECONDS, backoff=2, max_jitter=0.2, max_delay=LONGEST_RETRY_SECONDS
@@ -139,15 +181,24 @@ class ZookeeperNodes:
         deadline = time.monotonic() + self._patience_seconds
         while True:
             self._wait_for_connection(deadline)
-            with contextlib.suppress(*LOST):
+            try:
                 return read()
+            except LOST:
+                continue
+            except KazooTimeoutError:
+                raise self._unanswered() from None
 
     def _wait_for_connection(self, deadline: float) -> None:
         while not self._is_connected.wait(min(0.1, max(0.0, deadline - time.monotonic()))):
             if self._is_over:
                 raise StoreUnusable("the store is closed")
+            if not self._client._connection._connection_routine.is_alive():
+                self._client.start_async()  # its thread has ended by an answer that it did not understand
             if time.monotonic() >= deadline:
-                raise StoreUnusable(f"no ZooKeeper server answers at {self._address.hosts}")
+                raise self._unanswered()
+
+    def _unanswered(self) -> StoreUnusable:
+        return StoreUnusable(f"no ZooKeeper server answers at {self._address.hosts}")
 
     # Reading
 
@@ -289,7 +340,7 @@ class ZookeeperNodes:
         self._wait_for_connection(time.monotonic() + self._patience_seconds)
         try:
             results: list[Any] = transaction.commit()
-        except LOST as error:
+        except (*LOST, KazooTimeoutError) as error:
             raise CommitUncertain(
                 f"the connection to ZooKeeper was lost, and the change was made or not ({type(error).__name__})"
             ) from None

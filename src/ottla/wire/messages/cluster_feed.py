@@ -7,8 +7,13 @@ is something to tell. Flexible from the start.
 from __future__ import annotations
 
 from ottla.wire import apis
-from ottla.wire.schema import Request, Response
-from ottla.wire.types import Bool, Bytes, Int8, Int16, Int32, Int64, String
+from ottla.wire.schema import Request, Response, Struct, tagged
+from ottla.wire.types import Bool, Bytes, Int8, Int16, Int32, Int64, String, Uuid
+
+
+class RottenPartition(Struct):
+    topic_id: Uuid
+    partition_index: Int32
 
 
 class ClusterFeedRequest(Request, api=apis.CLUSTER_FEED):
@@ -20,6 +25,7 @@ class ClusterFeedRequest(Request, api=apis.CLUSTER_FEED):
     max_wait_ms: Int32 = 0
     is_ready: Bool = False  # whether its data is open
     loss: Int8 = 0  # what it may lack of what it had before it was started: 1 the last records, 2 all
+    rotten: list[RottenPartition] = tagged(0, "0+", [], ignorable=True)  # only these lack anything; none: all may
 
 
 class ClusterFeedResponse(Response, api=apis.CLUSTER_FEED):
