@@ -39,8 +39,9 @@ demo-mysql: $(JAVA_STAMP)
 	@PYTHONPATH=. $(BIN)/python examples/demo_mysql.py
 
 # Four workers, also on two cores: most tests that take long wait for processes of theirs.
+# By itself xdist would begin with the groups of most tests, not with those that take longest.
 test: $(JAVA_STAMP)
-	@$(BIN)/python -m pytest -n 4 --dist loadgroup
+	@$(BIN)/python -m pytest -n 4 --dist loadgroup --no-loadscope-reorder
 
 check: $(STAMP)
 	@$(BIN)/ruff check .

@@ -13,7 +13,8 @@ from ottla.broker.broker import Broker
 from ottla.broker.dispatch import Dispatch
 from ottla.broker.loop.loop import Loop
 from ottla.broker.loop.slices import run_to_end
-from ottla.broker.network.connection import Connection, Limits
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.limits import Limits
 from ottla.broker.network.receive_buffers import ReceiveBuffers
 from ottla.log.files import DiskFiles
 from ottla.wire.messages.create_topics import CreatableTopic

@@ -12,7 +12,6 @@ MOST_LINES = 500
 
 LONG_FILES = {
     "broker/config/definitions.py": "a table of settings",
-    "replica/partition.py": "the shell around the machine, still being cut",
     "records/codec.py": "a compiled module: rows, columns and records share its C types",
     "wire/fast_path.py": "a compiled module: reading and writing share its C types",
 }
@@ -71,6 +70,18 @@ def test_nobody_looks_into_a_dictionary_for_what_has_been_made() -> None:
         if isinstance(node, ast.Attribute) and node.attr == "__dict__"
     }
     assert found <= DICTIONARY_LOOKUPS.keys()
+
+
+def test_nobody_asks_an_object_what_it_has_made_of_itself() -> None:
+    """A state says so, or None does."""
+    asked = [
+        f"{name}:{node.lineno}"
+        for name, _, tree in sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("hasattr", "getattr")
+        if ast.unparse(node.args[0]) == "self" and isinstance(node.args[1], ast.Constant)
+    ]
+    assert asked == []
 
 
 def test_no_callback_is_set_as_an_attribute_from_afar() -> None:

@@ -1,14 +1,17 @@
 """`ottla topics` and `ottla configs` against a broker."""
 
 import json
+import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import ottla.testing
+from ottla.cli import topics_grow
 from ottla.cli.main import main
-from ottla.client import LATEST, Admin, Producer, TopicPartition
+from ottla.client import LATEST, Admin, NewTopic, Producer, TopicPartition
 
 
 @pytest.fixture
@@ -252,3 +255,39 @@ def test_a_topic_that_grows_in_order(bootstrap: str, capsys: Captured) -> None:
     with Admin(bootstrap) as admin:
         admin.alter_group_offsets("billing", {TopicPartition("orders", index): ends[index] for index in (0, 1)})
     assert "waits" not in "".join(run(capsys, "groups", "describe", "billing"))
+
+
+def test_a_topic_that_is_created_again_while_it_grows_in_order(
+    bootstrap: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(capsys, "topics", "create", "orders", "--partitions", "2")
+
+    def create_again(_seconds: float) -> None:
+        with Admin(bootstrap) as admin:
+            admin.delete_topics(["orders"])
+            while any(topic.name == "orders" for topic in admin.list_topics()):
+                time.sleep(0.02)
+            admin.create_topics([NewTopic("orders", 2)])
+
+    monkeypatch.setattr(topics_grow, "time", SimpleNamespace(monotonic=time.monotonic, sleep=create_again))
+    told = "orders: deleted, and created again, while it grew"
+    run(capsys, "topics", "expand", "orders", "--in-order", "--to", "4", code=1, says=told)
+
+
+def test_a_topic_that_grows_in_order_after_it_grew_in_both_ways(bootstrap: str, capsys: Captured) -> None:
+    def produce(number: int) -> None:
+        with Producer(bootstrap) as producer:
+            for each in range(number, number + 40):
+                producer.send("orders", b"v", key=b"%d" % each)
+
+    grow = ("topics", "expand", "orders")
+    in_order = (*grow, "--in-order", "--quiet-ms", "0")
+    run(capsys, "topics", "create", "orders", "--partitions", "2")
+    produce(0)
+    run(capsys, *in_order, "--to", "4")
+    produce(40)
+    run(capsys, *grow, "--to", "5")
+    produce(80)
+    assert run(capsys, *in_order, "--to", "10") == ["orders: has 10 partitions"]
+    produce(120)
+    run(capsys, *in_order, "--to", "20", "--partitioner", "crc32", code=1, says="--partitioner murmur2 puts them there")

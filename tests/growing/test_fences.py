@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
+
 import confluent_kafka
 import pytest
 
 import ottla.testing
 from ottla.broker import growing
-from ottla.client import LATEST, Admin, Consumer, NewTopic, TopicPartition
+from ottla.broker.handlers import report_growth
+from ottla.client import LATEST, Admin, Consumer, NewTopic, Producer, TopicPartition
 from ottla.records.growth import Phase
+from ottla.records.key_hash import partitions_of_keys
 from tests.growing.clients import OPTIONS
 from tests.growing.ledger import wait_until
 from tests.growing.test_plain_readers import KEYS, TOPIC, grow, write
@@ -96,3 +100,62 @@ def test_librdkafkas_own_partitioner() -> None:
         ends = admin.find_offsets(TOPIC, LATEST)
         assert sum(ends.values()) == 2 * len(KEYS)
         assert ends[2] or ends[3]
+
+
+def test_what_is_left_of_a_fence_is_told_while_the_topic_grows_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transaction lies before the first fence, and is aborted when the topic grows for the second time."""
+    monkeypatch.setattr(growing, "REST_SECONDS", 0.05)
+    with ottla.testing.broker() as broker, Admin(broker.bootstrap) as admin:
+        admin.create_topics([NewTopic(TOPIC, 1)])
+        write(broker, 0, 1)
+        settings = {"bootstrap.servers": broker.bootstrap, "transactional.id": "x"}
+        producer = confluent_kafka.Producer(settings)
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce(TOPIC, b"v", b"k")
+        producer.flush(30)
+        grow(admin, 2)
+        assert admin.describe_growths([TOPIC])[TOPIC][0].fences == {0: len(KEYS) + 1}
+        admin.expand_in_order({TOPIC: 4}, quiet_ms=1000)
+        producer.abort_transaction(30)
+        wait_until(lambda: admin.describe_growths([TOPIC])[TOPIC][-1].phase is Phase.OPEN, "the topic has grown")
+        wait_until(lambda: admin.describe_growths([TOPIC])[TOPIC][0].fences == {0: len(KEYS)}, "it is lower", 10)
+
+
+def test_a_fence_that_is_lifted_does_not_keep_the_topic_from_growing_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_growth, "MOST_DRAINING_SECONDS", 1000.0)
+    with ottla.testing.broker() as broker, Admin(broker.bootstrap) as admin:
+        admin.create_topics([NewTopic(TOPIC, 1)])
+        write(broker, 0, 1)
+        grow(admin, 2)
+        [growth] = admin.describe_growths([TOPIC])[TOPIC]
+        admin.delete_records({TopicPartition(TOPIC, 0): growth.fences[0]})
+        grow(admin, 4)
+        wait_until(lambda: not admin.describe_growths([TOPIC])[TOPIC][0].fences, "the fence is lifted")
+
+
+def test_compaction_takes_the_last_record_before_a_fence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can come further than to the record before, so that is far enough."""
+    monkeypatch.setattr(growing, "REST_SECONDS", 0.05)
+    with ottla.testing.broker(settings={"log.cleaner.backoff.ms": "20"}) as broker, Admin(broker.bootstrap) as admin:
+        configs = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0", "delete.retention.ms": "0"}
+        admin.create_topics([NewTopic(TOPIC, 1, configs={**configs, "segment.ms": "200"})])
+        write(broker, 0, 1)
+        with Producer(broker.bootstrap) as producer:
+            producer.send(TOPIC, None, key=KEYS[-1])
+        grow(admin, 2)
+        assert admin.describe_growths([TOPIC])[TOPIC][0].fences == {0: len(KEYS) + 1}
+        producer_settings = {"bootstrap.servers": broker.bootstrap, "transactional.id": "x"}
+        rolling = confluent_kafka.Producer(producer_settings)
+        rolling.init_transactions(30)
+        stays = KEYS[partitions_of_keys(KEYS, 2).index(0)]
+
+        def is_lower() -> bool:
+            time.sleep(0.2)
+            rolling.begin_transaction()  # nothing of it can be seen, and it has the segment end
+            rolling.produce(TOPIC, b"v", stays, 0)
+            rolling.flush(30)
+            rolling.abort_transaction(30)
+            return admin.describe_growths([TOPIC])[TOPIC][0].fences == {0: len(KEYS) - 1}
+
+        wait_until(is_lower, "the fence is lower", 20)

@@ -2,11 +2,12 @@
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import ottla.testing
-from ottla.client import Admin
+from ottla.client import Admin, Producer, Resource, ResourceKind
 from ottla.testing import LocalBroker
 
 pytestmark = pytest.mark.ottla(topics={"of-the-file": 1}, settings={"num.partitions": 7})
@@ -66,3 +67,59 @@ def test_a_broker_may_be_stopped_inside_its_block_and_again(tmp_path: Path) -> N
 def test_the_lag_of_a_group_that_nobody_knows_is_no_number(ottla: LocalBroker) -> None:
     with pytest.raises(ValueError, match="no group 'typo'"):
         ottla.lag("typo")
+
+
+def test_numbers_are_values_of_a_topic_too(ottla: LocalBroker) -> None:
+    ottla.topic("short", config={"retention.ms": 1000, "unclean.leader.election.enable": True})
+    with Admin(ottla.bootstrap) as admin:
+        [found] = admin.describe_configs([Resource(ResourceKind.TOPIC, "short")], ["retention.ms"])
+    assert found.entries[0].value == "1000"
+
+
+@pytest.mark.parametrize("partition", [-1, 1])
+def test_nothing_is_put_into_a_partition_that_is_not_there(ottla: LocalBroker, partition: int) -> None:
+    with pytest.raises(ValueError, match=f"'of-the-file' has no partition {partition}: it has 1"):
+        ottla.put("of-the-file", b"x", partition=partition)
+    assert ottla.values("of-the-file") == []
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"times": "2"}, "times is a whole number, not '2'"),
+        ({"times": -1}, "times is a whole number"),
+        ({"after": 0.5}, "after is a whole number"),
+        ({"topic": ["of-the-file"]}, "topic is a str"),
+        ({"client_id": 7}, "client_id is a str"),
+    ],
+)
+def test_crooked_faults_are_refused_where_they_are_made(
+    ottla: LocalBroker, options: dict[str, Any], reason: str
+) -> None:
+    """In the thread of the broker it would be the broker's mistake."""
+    with pytest.raises((ValueError, TypeError), match=reason):
+        ottla.faults.cut("Produce", **options)
+    with Producer(ottla.bootstrap) as producer:
+        assert producer.send("of-the-file", b"x").result(10).offset == 0
+
+
+@pytest.mark.parametrize("api", ["JoinGroup", "Heartbeat", "EndTxn", "InitProducerId", "FindCoordinator"])
+def test_a_fault_for_a_topic_of_requests_that_name_none_is_refused(ottla: LocalBroker, api: str) -> None:
+    with pytest.raises(ValueError, match=f"{api} requests name no topic"):
+        ottla.faults.cut(api, topic="of-the-file")
+
+
+@pytest.mark.parametrize("api", ["Produce", "Fetch", "Metadata", "OffsetFetch", "OffsetCommit", "AddPartitionsToTxn"])
+def test_requests_that_name_topics_may_be_chosen_by_them(ottla: LocalBroker, api: str) -> None:
+    assert not ottla.faults.cut(api, topic="of-the-file").count
+    ottla.faults.clear()
+
+
+def test_a_delay_that_is_no_number_is_told(ottla: LocalBroker) -> None:
+    with pytest.raises(ValueError, match="a delay is a number of seconds, not '1'"):
+        ottla.faults.delay("Produce", "1")  # type: ignore[arg-type]
+
+
+def test_a_durability_that_there_is_not_is_told() -> None:
+    with pytest.raises(ValueError, match="durability is page-cache or fsync"), ottla.testing.broker(durability="disk"):
+        pass

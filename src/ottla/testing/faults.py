@@ -23,6 +23,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import decode_request_body, encode_response
 from ottla.wire.header import RequestHeader, read_request_header
 from ottla.wire.protocol_error import ProtocolError
+from ottla.wire.registry import REQUESTS
 from ottla.wire.schema import Request
 
 if TYPE_CHECKING:
@@ -31,6 +32,11 @@ if TYPE_CHECKING:
     from ottla.broker.network.connection import Connection
 
 _APIS_BY_NAME = {api.name.lower(): api for api in apis.APIS}
+
+_TOPIC_FIELDS = frozenset(
+    {"topics", "topic_data", "v3_and_below_topics", "topic_names", "topic_partitions", "subscribed_topic_names"}
+)
+"""Of requests that name topics."""
 
 Effect = Callable[["FaultyDispatch", "Connection", memoryview, RequestHeader, Request], None]
 
@@ -105,6 +111,7 @@ class Faults:
 
     def delay(self, api: str, seconds: float, *, times: int = 1, **options: Any) -> Fault:
         """Look at the request, and at all that follow on its connection, only after a while."""
+        _check_seconds(seconds)
         return self._add(_api(api), lambda dispatch, *request: dispatch.delay(seconds, *request), times, options)
 
     def silence(self, api: str, *, times: int = 1, **options: Any) -> Fault:
@@ -143,6 +150,12 @@ class Faults:
         self, api: Api, effect: Effect, times: int, *, after: int = 0, topic: str | None = None,
         client_id: str | None = None,
     ) -> Fault:  # fmt: skip
+        _check_count("times", times)
+        _check_count("after", after)
+        _check_name("topic", topic)
+        _check_name("client_id", client_id)
+        if topic is not None and not _names_topics(api):
+            raise ValueError(f"{api.name} requests name no topic: without topic= the fault meets them all")
         fault = Fault(api, effect, times, after, topic, client_id)
         self.waiting = (*(each for each in self.waiting if not each.is_over), fault)
         return fault
@@ -283,10 +296,30 @@ def _api(name: str) -> Api:
     return api
 
 
+def _check_count(name: str, value: object) -> None:
+    """Here, in the line of the test: in the broker's thread it would be the broker's mistake."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"{name} is a whole number, not {value!r}")
+
+
+def _check_seconds(value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        raise ValueError(f"a delay is a number of seconds, not {value!r}")
+
+
+def _check_name(name: str, value: object) -> None:
+    if not isinstance(value, str | None):
+        raise TypeError(f"{name} is a str, not {value!r}")
+
+
+def _names_topics(api: Api) -> bool:
+    return not _TOPIC_FIELDS.isdisjoint(REQUESTS[api.key].declared)
+
+
 def _topics_of(request: Any, topic_name: Callable[[bytes], str]) -> set[str]:
     """The names of the topics that a request is about, whatever it calls them."""
     names = set()
-    for field in ("topics", "topic_data", "v3_and_below_topics"):
+    for field in _TOPIC_FIELDS:
         for topic in getattr(request, field, None) or ():
             name = topic if isinstance(topic, str) else getattr(topic, "name", None) or getattr(topic, "topic", None)
             names.add(name or topic_name(getattr(topic, "topic_id", b"")))

@@ -73,7 +73,9 @@ class LocalBroker:
         self.folder = folder
         self._store = store
         self.faults = Faults()
-        self._syncs = {"page-cache": False, "fsync": True}[durability]
+        if durability not in ("page-cache", "fsync"):
+            raise ValueError(f"durability is page-cache or fsync, not {durability!r}")
+        self._syncs = durability == "fsync"
         self._disk = FillableDisk(syncs=self._syncs)
         self._settings = {name: _text(value) for name, value in (settings or {}).items()}
         self._is_up = False
@@ -176,15 +178,15 @@ class LocalBroker:
     # Topics
 
     def topic(
-        self, name: str, *, partitions: int = 1, replication: int = -1, config: Mapping[str, str] | None = None
+        self, name: str, *, partitions: int = 1, replication: int = -1, config: Mapping[str, object] | None = None
     ) -> str:
-        """Create a topic; its name, to be used in the same line."""
+        """Create a topic; its name, to be used in the same line. Numbers and booleans of the `config` may be such."""
         asked = CreatableTopic(
             name=name,
             num_partitions=partitions,
             replication_factor=replication,
             assignments=[],
-            configs=[CreatableTopicConfig(name=key, value=value) for key, value in (config or {}).items()],
+            configs=[CreatableTopicConfig(name=key, value=_text(value)) for key, value in (config or {}).items()],
         )
         answer = self.run(lambda broker: broker.topic_requests.create([asked]))[name]
         if isinstance(answer, ApiError):
@@ -217,7 +219,10 @@ class LocalBroker:
                 written.set_exception(failure)
 
         def append(broker: Broker) -> None:
-            found = _topic(broker, topic).partitions[partition]
+            partitions = _topic(broker, topic).partitions
+            if partition not in range(len(partitions)):
+                raise ValueError(f"topic {topic!r} has no partition {partition}: it has {len(partitions)}")
+            found = partitions[partition]
             _, end_offset, _ = found.writer.produce(batch, version=9, now_ms=broker.clock_ms())
             found.when_committed(end_offset, told)
 

@@ -148,7 +148,12 @@ class LocalCluster:
         self._wait_until(show_all, deadline - time.monotonic(), lambda: f"not in sync: {', '.join(behind)}")
 
     def topic(
-        self, name: str, *, partitions: int = 1, replication: int | None = None, config: Mapping[str, str] | None = None
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        replication: int | None = None,
+        config: Mapping[str, object] | None = None,
     ) -> str:
         """Create a topic, known to all brokers that are up when this returns; its name, to be used in the same line."""
         self[self.controller].topic(name, partitions=partitions, replication=replication or -1, config=config)
