@@ -41,8 +41,10 @@ class _Link:
         while True:
             await self._until_somebody_listens()
             self._refused.clear()
-            server = await asyncio.start_server(self._taken, *self._here)
+            # Begun apart: a start_server that is cancelled on its way leaves its listener open.
+            server = await asyncio.start_server(self._taken, *self._here, start_serving=False)
             try:
+                await server.start_serving()
                 await self._refused.wait()
             finally:
                 server.close()
@@ -146,10 +148,10 @@ class ProxyNetwork:
 
     async def _end(self) -> None:
         mine = asyncio.current_task()
-        others = [task for task in asyncio.all_tasks() if task is not mine]
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        while others := [task for task in asyncio.all_tasks() if task is not mine]:  # one more may have been accepted
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
 
 
 def _number(machine: Machine) -> int:

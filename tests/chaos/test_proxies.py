@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import gc
 import socket
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from tests.chaos.proxies import ProxyNetwork
+from tests.chaos.proxies import ProxyNetwork, _Link, _Way
 
 SECONDS = 60.0
 A_MOMENT_S = 0.2
@@ -133,3 +135,21 @@ def test_who_is_outside_has_a_way_of_its_own(ends: Ends) -> None:
     assert near.recv(1) == b"c"
     near.close()
     far.close()
+
+
+def test_a_network_that_ends_while_it_is_being_made_leaves_nothing_open() -> None:
+    """Each end cancels a link at another of its steps."""
+    with socket.create_server(("127.0.0.1", 0)) as somebody:
+        port: int = somebody.getsockname()[1]
+        for loop_rounds in range(12):
+            link = _Link(("127.7.9.1", port), ("127.0.0.1", port), _Way(), _Way())
+            asyncio.run(_cancelled_after(link, loop_rounds))
+    gc.collect()  # a socket that was left open is a warning, and so a failure
+
+
+async def _cancelled_after(link: _Link, loop_rounds: int) -> None:
+    task = asyncio.create_task(link.run())
+    for _ in range(loop_rounds):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
