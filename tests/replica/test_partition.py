@@ -146,6 +146,16 @@ def test_a_committed_reader_stops_before_an_open_transaction(partition: Partitio
     assert partition.read(0, 1000, committed_only=True).aborted == []
 
 
+def test_a_committed_reader_of_a_follower_that_was_started_anew_stops_there_too(partition: Partition) -> None:
+    produce(partition, b"plain")
+    produce(partition, b"open", producer_id=7, **TRANSACTION)
+    again = Partition("t", 0, bytes(16), partition.log, 2, ManualShell())
+    again.apply(leader_id=1, leader_epoch=3, partition_epoch=1, replicas=[1, 2], in_sync=[1, 2], now_ms=0)
+    assert again.log.high_watermark == 2
+    assert values(again, 0, committed_only=True) == [b"plain"]
+    assert again.read(0, 1000, committed_only=True).last_stable_offset == 1
+
+
 def test_a_committed_reader_is_told_what_was_aborted(partition: Partition) -> None:
     produce(partition, b"open", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
     marker = build_marker(ControlMarker(False, 0), producer_id=7, producer_epoch=0, timestamp=NOW_MS)

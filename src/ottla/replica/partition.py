@@ -76,8 +76,8 @@ class Partition:
             disk_offset=log.recovery_point,
             high_watermark=log.high_watermark,
         )
-        self._config = log.config
         self._configured()
+        self._tell_log()  # transactions may be open since before the start
 
     def __repr__(self) -> str:
         return f"<Partition {self.name}, epoch {self.leader_epoch}>"
