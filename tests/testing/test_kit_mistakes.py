@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 import ottla.testing
+from ottla.broker.broker import Broker
+from ottla.broker.loop.slices import Future, Steps
 from ottla.client import Admin, Producer, Resource, ResourceKind
 from ottla.testing import LocalBroker
 
@@ -35,6 +37,32 @@ def test_looks_into_a_paused_broker_are_refused_at_once(ottla: LocalBroker) -> N
 def test_looks_into_a_broker_that_is_down_are_refused(ottla: LocalBroker) -> None:
     with ottla.down(), pytest.raises(RuntimeError, match="down"):
         ottla.values("of-the-file")
+    assert ottla.values("of-the-file") == []
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_who_asks_for_something_while_another_thread_ends_the_broker_is_told(
+    ottla: LocalBroker, is_killed: bool
+) -> None:
+    began = threading.Event()
+    errors: list[BaseException] = []
+
+    def never(_: Broker) -> Steps:
+        began.set()
+        yield from Future[None]().wait()
+
+    def ask() -> None:
+        try:
+            ottla.run(never)
+        except RuntimeError as error:
+            errors.append(error)
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    assert began.wait(10)
+    ottla.restart(kill=is_killed)
+    asking.join(10)
+    assert [str(error) for error in errors] == ["the broker has ended meanwhile"]
     assert ottla.values("of-the-file") == []
 
 

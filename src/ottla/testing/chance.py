@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from math import inf
 from random import Random
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ class RequestOdds(NamedTuple):
     delay_seconds: float = 0.1
 
     def check(self) -> None:
-        if min(self) < 0 or self.cut + self.lose_answer + self.delay > 1:
+        if not all(0 <= odd < inf for odd in self) or self.cut + self.lose_answer + self.delay > 1:
             raise ValueError(f"chances are not negative, and together at most 1: {self}")
 
 

@@ -79,6 +79,9 @@ class LocalBroker:
         self._disk = FillableDisk(syncs=self._syncs)
         self._settings = {name: _text(value) for name, value in (settings or {}).items()}
         self._is_up = False
+        self._ending = threading.Lock()
+        """Held by whoever ends the broker, and by whoever asks its thread for something."""
+        self._asked: set[Future[Any]] = set()
         self._resumed = threading.Event()
         self._resumed.set()
         self._start(port)
@@ -146,34 +149,44 @@ class LocalBroker:
 
         As a request does, it finds all that came before it written.
         """
-        if not self._is_up:
-            raise RuntimeError("the broker is down: look into it when it is up again")
-        if not self._resumed.is_set():
-            raise RuntimeError("the broker is paused: look into it when it has resumed")
+        return self._ask(lambda broker, result: result.set_result(function(broker)))
+
+    def _ask(self, begin: Callable[[Broker, Future[T]], object]) -> T:
+        """The same for what is not there at once. RuntimeError when the broker ends before that, in another thread."""
         result: Future[T] = Future()
 
         def run() -> None:
             try:
                 self._broker.rounds.write()
-                result.set_result(function(self._broker))
+                begin(self._broker, result)
             except BaseException as error:
                 result.set_exception(error)
 
-        self._loop.post(run)
-        return result.result()
+        with self._ending:
+            if not self._is_up:
+                raise RuntimeError("the broker is down: look into it when it is up again")
+            if not self._resumed.is_set():
+                raise RuntimeError("the broker is paused: look into it when it has resumed")
+            self._asked.add(result)
+            self._loop.post(run)
+        try:
+            return result.result()
+        finally:
+            self._asked.discard(result)
 
     def run(self, steps: Callable[[Broker], Steps]) -> Any:
         """Run on the broker's own thread what waits for the store or for the disk, and give back the result."""
-        result: Future[Any] = Future()
 
-        def done(value: object, failure: Exception | None) -> None:
-            if failure is None:
-                result.set_result(value)
-            else:
-                result.set_exception(failure)
+        def begin(broker: Broker, result: Future[Any]) -> None:
+            def done(value: object, failure: Exception | None) -> None:
+                if failure is None:
+                    result.set_result(value)
+                else:
+                    result.set_exception(failure)
 
-        self.call(lambda broker: broker.request_slices.start(steps(broker), done))
-        return result.result()
+            broker.request_slices.start(steps(broker), done)
+
+        return self._ask(begin)
 
     # Topics
 
@@ -210,15 +223,13 @@ class LocalBroker:
             headers=[tuple(headers)] * len(values),
         )
 
-        written: Future[None] = Future()
+        def append(broker: Broker, written: Future[None]) -> None:
+            def told(failure: LogError | None) -> None:
+                if failure is None:
+                    written.set_result(None)
+                else:
+                    written.set_exception(failure)
 
-        def told(failure: LogError | None) -> None:
-            if failure is None:
-                written.set_result(None)
-            else:
-                written.set_exception(failure)
-
-        def append(broker: Broker) -> None:
             partitions = _topic(broker, topic).partitions
             if partition not in range(len(partitions)):
                 raise ValueError(f"topic {topic!r} has no partition {partition}: it has {len(partitions)}")
@@ -226,8 +237,7 @@ class LocalBroker:
             _, end_offset, _ = found.writer.produce(batch, version=9, now_ms=broker.clock_ms())
             found.when_committed(end_offset, told)
 
-        self.call(append)
-        written.result()
+        self._ask(append)
 
     def records(self, topic: str, *, committed_only: bool = True) -> list[StoredRecord]:
         """What a consumer from the beginning would get, partition after partition."""
@@ -302,9 +312,7 @@ class LocalBroker:
         self.run(lambda broker: broker.transactions.ensure_producer_ids())
         code = ErrorCode.CONCURRENT_TRANSACTIONS
         while code is ErrorCode.CONCURRENT_TRANSACTIONS:  # until the open transaction has ended
-            told: Future[ErrorCode] = Future()
-            self.call(lambda broker: coordinators.take_over(broker, transactional_id, told.set_result))  # noqa: B023
-            code = told.result()
+            code = self._ask(lambda broker, told: coordinators.take_over(broker, transactional_id, told.set_result))
         if code is not ErrorCode.NONE:
             raise ValueError(f"{transactional_id!r} cannot be fenced: {code.name}")
 
@@ -320,17 +328,18 @@ class LocalBroker:
             self.resume()
 
     def pause(self) -> None:
-        if not self._is_up or not self._resumed.is_set():
-            raise RuntimeError("the broker is down, or paused already")
         is_paused = threading.Event()
-        self._resumed.clear()
         resumed = self._resumed
 
         def hold() -> None:
             is_paused.set()
             resumed.wait()
 
-        self._loop.post(hold)
+        with self._ending:
+            if not self._is_up or not self._resumed.is_set():
+                raise RuntimeError("the broker is down, or paused already")
+            self._resumed.clear()
+            self._loop.post(hold)
         is_paused.wait()
 
     def resume(self) -> None:
@@ -393,14 +402,19 @@ class LocalBroker:
             return
         self.resume()
         topics = self.call(lambda broker: set(broker.topics.by_name))
-        self._is_up = False
-        self._loop.post(self._loop.stop)
+        with self._ending:
+            self._is_up = False
+            self.resume()
+            self._loop.post(self._loop.stop)
         self._thread.join()
         if kill:
             self._broker.abandon()
         else:
             self._broker.stop()
         self._loop.close()
+        for result in list(self._asked):
+            if not result.done():
+                result.set_exception(RuntimeError("the broker has ended meanwhile"))
         self._tell_of_lost_faults(topics)
 
     def _tell_of_lost_faults(self, names: set[str]) -> None:
