@@ -149,7 +149,11 @@ class LocalBroker:
 
         As a request does, it finds all that came before it written.
         """
-        return self._ask(lambda broker, result: result.set_result(function(broker)))
+
+        def begin(broker: Broker, result: Future[T]) -> None:
+            result.set_result(function(broker))
+
+        return self._ask(begin)
 
     def _ask(self, begin: Callable[[Broker, Future[T]], object]) -> T:
         """The same for what is not there at once. RuntimeError when the broker ends before that, in another thread."""
@@ -310,9 +314,13 @@ class LocalBroker:
         from ottla.testing import coordinators
 
         self.run(lambda broker: broker.transactions.ensure_producer_ids())
+
+        def take_over(broker: Broker, told: Future[ErrorCode]) -> None:
+            coordinators.take_over(broker, transactional_id, told.set_result)
+
         code = ErrorCode.CONCURRENT_TRANSACTIONS
         while code is ErrorCode.CONCURRENT_TRANSACTIONS:  # until the open transaction has ended
-            code = self._ask(lambda broker, told: coordinators.take_over(broker, transactional_id, told.set_result))
+            code = self._ask(take_over)
         if code is not ErrorCode.NONE:
             raise ValueError(f"{transactional_id!r} cannot be fenced: {code.name}")
 
