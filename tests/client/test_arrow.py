@@ -91,6 +91,7 @@ REFUSED = [
     ("timestamp", pa.array([1.5]), "milliseconds since 1970, not double"),
     ("timestamp", pa.array([dt.date(2020, 1, 1)]), "milliseconds since 1970, not date32"),
     ("timestamp", pa.array([2**63], pa.uint64()), "a timestamp is at most"),
+    ("timestamp", pa.array([2**62], pa.timestamp("s")), "a timestamp does not fit into milliseconds"),
     ("timestamp", pa.array([-5]), "a timestamp is not negative: -5"),
     ("headers", pa.array(["source"]), "column headers is a list of structs of key and value, not string"),
     ("headers", pa.array([7]), "column headers is a list of structs of key and value, not int64"),
@@ -129,6 +130,11 @@ def test_partitions_times_and_headers_in_any_shape() -> None:
     assert chunk.partitions == [3, None]
     assert chunk.timestamps == [chunk.timestamp_ms] * 2
     assert [list(headers) for headers in chunk.headers or ()] == [[("a", b"b")], []]
+
+
+def test_times_in_a_dictionary() -> None:
+    times = pa.array([7, 7], pa.timestamp("ms")).dictionary_encode()
+    assert filled(pa.table({"value": [b"one", b"two"], "timestamp": times})).timestamps == [7, 7]
 
 
 def test_a_table_with_crooked_partitions_does_not_end_its_producer(ottla: LocalBroker) -> None:

@@ -69,16 +69,24 @@ def _binary(chunk: Chunk, name: str, column: Any) -> Column:
 
 
 def _timestamps(chunk: Chunk, column: Any) -> list[int]:
+    column = _without_dictionary(column)
     if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
+        try:
+            # From finer units it is cut; from seconds nothing may be lost.
+            column = column.cast(pa.timestamp("ms", column.type.tz), safe=column.type.unit == "s").cast(pa.int64())
+        except pa.ArrowInvalid as error:
+            raise InvalidRecord(f"a timestamp does not fit into milliseconds: {error}", topic=chunk.topic) from None
     timestamps = _whole_numbers(chunk, "timestamp", column, HIGHEST_TIMESTAMP_MS)
     return [chunk.timestamp_ms if one is None else one for one in timestamps]
 
 
+def _without_dictionary(column: Any) -> Any:
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
 def _whole_numbers(chunk: Chunk, name: str, column: Any, highest: int) -> list[int | None]:
     """From 0 on, or None. A column of another kind is refused as a whole: nothing of it may reach the sender."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+    column = _without_dictionary(column)
     if not pa.types.is_integer(column.type) and column.null_count != len(column):
         what = "whole numbers" if name == "partition" else "timestamps, or whole numbers of milliseconds since 1970"
         raise InvalidRecord(f"column {name} is {what}, not {column.type}", topic=chunk.topic)
