@@ -3,13 +3,19 @@
 import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from ottla.client import LATEST, Admin, Isolation, Producer, ProducerFenced, Reader, TopicPartition
+from ottla.pipelines.sink import writers
 from ottla.pipelines.sink.memory import Batch, SinkRefused
 from ottla.pipelines.sink.options import sink_options
-from ottla.pipelines.sink.writers import Staged, commit_batch
+from ottla.pipelines.sink.plan import plan_of
+from ottla.pipelines.sink.writers import Staged, StreamWriter, commit_batch
 from ottla.testing import LocalBroker
 from tests.pipelines.sink_driver import QUERY, TOPIC, commit, staged
 
@@ -79,6 +85,48 @@ def test_a_query_without_its_checkpoint_is_refused_until_it_begins_a_generation(
     assert values(ottla) == rows(0, 0)
     with pytest.raises(SinkRefused, match="another query has taken over"):
         commit(ottla.bootstrap, 1)
+
+
+def test_a_checkpoint_that_is_put_back_by_one_batch_is_refused(ottla: LocalBroker, tmp_path: Path) -> None:
+    """Its next batch has the number of the last one that was written, and is planned again, with what came since."""
+    given = {"kafka.bootstrap.servers": ottla.bootstrap, "topic": TOPIC}
+    checkpoints = {"readable": {"checkpointLocation": str(tmp_path)}, "elsewhere": {}}
+    (tmp_path / "offsets").mkdir()
+
+    def write(sink: str, run_id: str, end: int, **more: str) -> None:
+        """Batch 1, which reads up to an offset; as many rows as there are."""
+        (tmp_path / "offsets" / "1").write_text(f'v1\n{{"batchTimestampMs":{time.time()}}}\n{{"in":{{"0":{end}}}}}')
+        stream = writers._stream([pa.record_batch({"value": pa.array([b"x"] * end, pa.binary())})])
+        options = given | {"kafka.transactional.id": sink} | checkpoints[sink] | more
+        writer = StreamWriter(sink_options(options, is_stream=True), StructType([StructField("value", BinaryType())]))
+        writer.commit([Staged({TOPIC: stream}, QUERY, run_id, end)], 1)
+
+    for sink in checkpoints:
+        write(sink, "monday", 3, continueFromBatch="1")
+        write(sink, "tuesday", 3)
+        with pytest.raises(SinkRefused, match=r"older copy.*generation to 1.*continueFromBatch to 2"):
+            write(sink, "wednesday", 5)
+        write(sink, "wednesday", 5, continueFromBatch="2")
+        write(sink, "wednesday", 5, generation="1")
+    assert len(values(ottla)) == 2 * (3 + 5)
+
+
+@pytest.mark.parametrize("prefix", ["", "file:", "file://"])
+def test_the_plan_of_a_batch_is_what_is_read_of_each_source(prefix: str, tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    plan = tmp_path / "offsets" / "4"
+    found = set()
+    for told in (1, 2):
+        plan.write_text(f'v1\n{{"batchTimestampMs":{told}}}\n{{"in":{{"0":7}}}}\n-')
+        found.add(plan_of(f"{prefix}{tmp_path}", 4))
+    assert len(found) == 1
+    assert None not in found
+    plan.write_text('v1\n{"batchTimestampMs":2}\n{"in":{"0":8}}\n-')
+    assert plan_of(f"{prefix}{tmp_path}", 4) not in found
+    plan.write_text('v1\n{"batchTimestampMs":2}\n{"logOffset":4}')  # which files that are, it does not say
+    assert plan_of(f"{prefix}{tmp_path}", 4) is None
+    for elsewhere in (None, "hdfs://host/x", f"s3:{tmp_path}", f"{tmp_path}/none"):
+        assert plan_of(elsewhere, 4) is None
 
 
 def test_a_memory_that_the_cluster_has_lost_is_not_guessed(ottla: LocalBroker) -> None:

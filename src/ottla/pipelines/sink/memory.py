@@ -1,7 +1,8 @@
 """What a sink remembers of itself in the cluster, so that a batch is written once whatever becomes of the driver.
 
 The memory is an offset of a group that has the name of the transactional id: the number of the next batch, with the
-generation, the query and its latest runs beside it. It is committed in the transaction that holds the batch.
+generation, the query and its latest runs beside it, and what tells the last batch from another one of its number. It is
+committed in the transaction that holds the batch.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ class Batch:
     query_id: str
     run_id: str
     number: int
+    rows: int | None = None
+    plan: str | None = None
+    """What Spark has planned for it, where that can be read: see `plan_of`."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +41,29 @@ class Memory:
     run_ids: tuple[str, ...]
     """The latest runs that have written, the last of them last."""
     next_number: int
+    rows: int | None = None
+    plan: str | None = None
+    """Of the batch before `next_number`."""
 
     def offset(self) -> Offset:
         metadata = {"generation": self.generation, "query": self.query_id, "runs": self.run_ids}
+        metadata |= {"rows": self.rows, "plan": self.plan}
         return Offset(self.next_number, json.dumps(metadata, separators=(",", ":")))
+
+    def is_of_older_copy(self, batch: Batch) -> bool:
+        """Whether a run that has not written yet begins with a batch that it has not from the last run.
+
+        A run goes on with the last batch, if that may not be complete. One with the number of the last batch and
+        another plan was planned again, by a checkpoint that did not know of it. Where the plan is not known, the rows
+        are counted.
+        """
+        if batch.run_id in self.run_ids or batch.number >= self.next_number:
+            return False
+        if batch.number < self.next_number - 1:
+            return True
+        if None not in (batch.plan, self.plan):
+            return batch.plan != self.plan
+        return None not in (batch.rows, self.rows) and batch.rows != self.rows
 
 
 def read_memory(admin: Admin, transactional_id: str) -> Memory | None:
@@ -53,7 +76,8 @@ def read_memory(admin: Admin, transactional_id: str) -> Memory | None:
 def _parse(place: TopicPartition, offset: Offset) -> Memory:
     try:
         found = json.loads(offset.metadata)
-        return Memory(place, found["generation"], found["query"], tuple(found["runs"]), offset.offset)
+        runs, rows, plan = tuple(found["runs"]), found.get("rows"), found.get("plan")
+        return Memory(place, found["generation"], found["query"], runs, offset.offset, rows, plan)
     except (ValueError, KeyError, TypeError):
         raise SinkRefused(
             f"the group of this name is used by others: it has an offset for {place} that no sink has written. "
@@ -89,12 +113,13 @@ def is_written(memory: Memory | None, batch: Batch, transactional_id: str, conti
         raise SinkRefused(
             f"{transactional_id} has been taken over by a later run of the same query: this one is fenced"
         )
-    if batch.run_id not in memory.run_ids and batch.number < memory.next_number - 1:
+    if memory.is_of_older_copy(batch) and continue_from != batch.number + 1:
         raise SinkRefused(
             f"this query begins with batch {batch.number}, and {transactional_id} was written up to batch "
             f"{memory.next_number - 1} from the same checkpoint: it is an older copy, and its batches may hold other "
             f"rows. If everything from batch {batch.number} on is to be sent again, set option generation to "
-            f"{memory.generation + 1}"
+            f"{memory.generation + 1}; if all that batch {batch.number} has is in the topic, set option "
+            f"continueFromBatch to {batch.number + 1}"
         )
     return batch.number < memory.next_number
 
@@ -108,6 +133,6 @@ def remember(memory: Memory | None, batch: Batch, place: TopicPartition, transac
             run_ids = memory.run_ids
     if batch.run_id not in run_ids:
         run_ids = (*run_ids, batch.run_id)[-MOST_RUNS:]
-    written = Memory(place, batch.generation, batch.query_id, run_ids, batch.number + 1)
+    written = Memory(place, batch.generation, batch.query_id, run_ids, batch.number + 1, batch.rows, batch.plan)
     offsets: Mapping[TopicPartition, Offset] = {place: written.offset()}
     return GroupOffsets(Membership(transactional_id), offsets)

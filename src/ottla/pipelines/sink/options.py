@@ -42,6 +42,8 @@ class SinkOptions:
     transactional_id: str | None
     generation: int
     continue_from_batch: int | None
+    checkpoint: str | None
+    """Of the query, where it is an option and no setting of the session."""
     settings: ProducerSettings
 
     def producer(self, transactional_id: str | None = None) -> Producer:
@@ -71,6 +73,7 @@ def sink_options(given: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
         transactional_id=_transactional_id(options, topic, is_needed=is_stream and is_exactly_once),
         generation=options.number("generation", 0),
         continue_from_batch=options.number("continueFromBatch", None),
+        checkpoint=options.text("checkpointLocation") or None,
         settings=settings,
     )
 

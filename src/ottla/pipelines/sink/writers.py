@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 from ottla.client import Producer, TopicPartition
 from ottla.pipelines.sink.memory import Batch, Memory, SinkRefused, is_written, read_memory, remember
 from ottla.pipelines.sink.options import SinkOptions
+from ottla.pipelines.sink.plan import plan_of
 from ottla.pipelines.sink.rows import check_schema, tables_by_topic
 
 _QUERY_ID = "sql.streaming.queryId"
@@ -40,6 +41,7 @@ class Staged(WriterCommitMessage):
     streams: dict[str, bytes]
     query_id: str | None
     run_id: str | None
+    row_count: int = 0
 
     def rows(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         for topic, stream in self.streams.items():
@@ -75,7 +77,9 @@ class Task:
         query_id = run_id = None
         if context is not None:
             query_id, run_id = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_RUN_ID)
-        return Staged({topic: _stream(batches) for topic, batches in tables.items()}, query_id, run_id)
+        row_count = sum(batch.num_rows for batches in tables.values() for batch in batches)
+        streams = {topic: _stream(batches) for topic, batches in tables.items()}
+        return Staged(streams, query_id, run_id, row_count)
 
 
 def _stream(batches: list[pa.RecordBatch]) -> bytes:
@@ -120,7 +124,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
             raise SinkRefused(
                 "Spark has not told its tasks which query they belong to: delivery cannot be exactly-once"
             )
-        commit_batch(self._options, Batch(self._options.generation, query_id, run_id, batchId), staged)
+        rows = sum(message.row_count for message in staged)
+        plan = plan_of(self._options.checkpoint, batchId)
+        batch = Batch(self._options.generation, query_id, run_id, batchId, rows, plan)
+        commit_batch(self._options, batch, staged)
 
 
 def commit_batch(options: SinkOptions, batch: Batch, staged: list[Staged]) -> None:
