@@ -14,7 +14,14 @@ from ottla.log.manager import CLEAN_SHUTDOWN, LogManager
 from ottla.log.recovery import Recovered, open_log
 from ottla.log.segment import INDEX, LOG
 from ottla.log.topic_config import TopicConfig
-from ottla.records.batch import LEADER_EPOCH_AT, LENGTH_AT, read_header, whole_batches
+from ottla.records.batch import (
+    BASE_TIMESTAMP_AT,
+    LAST_OFFSET_DELTA_AT,
+    LEADER_EPOCH_AT,
+    LENGTH_AT,
+    read_header,
+    whole_batches,
+)
 from ottla.records.build import build_batch
 from ottla.records.codec import stamp_batches
 from ottla.testing.files import Crashed, Effect, SimulatedFiles
@@ -27,6 +34,7 @@ TOPIC = "rotting"
 RECORDS = 200
 VALUE = b"." * 20_000
 CONFIG = TopicConfig(internal_segment_bytes=1000, index_interval_bytes=200)
+YOUNG = TopicConfig(internal_segment_bytes=1 << 20, index_interval_bytes=1 << 16)
 
 
 @pytest.fixture
@@ -236,6 +244,49 @@ def test_a_rotten_length_that_reaches_to_a_batch_costs_no_batch_behind_it() -> N
     files.kill()
     opened = open_log(files, FOLDER, CONFIG, now_ms=0, recovery_point=5)
     assert served_offsets(opened) == [0, 2, 3, 4]
+
+
+def closed_batches(config: TopicConfig) -> tuple[SimulatedFiles, list[int]]:
+    """A log of six small batches that was closed in good order, and where each starts."""
+    files = SimulatedFiles()
+    log = new_log(files, config)
+    starts = []
+    for _ in range(6):
+        starts.append(log.active.size_bytes)
+        append(log, [b"."])
+    log.close(0)
+    assert log.recovery_point == 6
+    return files, starts
+
+
+@pytest.mark.parametrize("number", [4, 5])
+def test_a_log_that_was_closed_ends_where_it_did_whatever_has_rotted_at_its_end(number: int) -> None:
+    """Else offsets that others have read would be given again, or billions left out."""
+    for byte in (0, LENGTH_AT - 1, LENGTH_AT + 3, LAST_OFFSET_DELTA_AT, BASE_TIMESTAMP_AT - 1):
+        for bit in range(8):
+            files, starts = closed_batches(CONFIG)
+            files.flip_bit(f"{FOLDER}/{0:020d}{LOG}", starts[number] + byte, bit)
+            opened = open_log(files, FOLDER, CONFIG, now_ms=0, clean=True, recovery_point=6)
+            assert opened.end_offset == 6, (byte, bit)
+            if number == 5:
+                assert served_offsets(opened) == [0, 1, 2, 3, 4], (byte, bit)
+            assert append(opened).base_offset == 6
+
+
+@pytest.mark.parametrize("byte", [LENGTH_AT - 1, BASE_TIMESTAMP_AT - 1])
+def test_what_rotted_before_the_recovery_point_does_not_make_the_batch_behind_it_look_torn(byte: int) -> None:
+    """The batch seems to end where the next one does, and so at the place where recovery begins to read."""
+    files, starts = closed_batches(CONFIG)
+    files.flip_bit(f"{FOLDER}/{0:020d}{LOG}", starts[4] + byte, 0)
+    opened = open_log(files, FOLDER, CONFIG, now_ms=0, recovery_point=6)
+    assert served_offsets(opened) == [0, 1, 2, 3, 5]
+
+
+def test_a_first_batch_is_not_blamed_for_the_offset_of_the_second() -> None:
+    files, starts = closed_batches(YOUNG)
+    files.flip_bit(f"{FOLDER}/{0:020d}{LOG}", starts[1] + LENGTH_AT - 1, 0)  # it says 0 in place of 1
+    opened = open_log(files, FOLDER, YOUNG, now_ms=0, recovery_point=6)
+    assert served_offsets(opened) == [0, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("timestamp", [1000, -1])

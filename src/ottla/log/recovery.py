@@ -74,7 +74,7 @@ def open_log(
     log = opening.log(log_start_offset, recovery_point)
     is_whole = clean and opening.looks_whole()
     if is_whole:
-        is_whole = _trust(log)
+        is_whole = _trust(log, recovery_point)
     if not is_whole:
         opening.scan(log, recovery_point or NOWHERE if clean else recovery_point)
     if log.end_offset < recovery_point:
@@ -449,13 +449,17 @@ class _Opening:
         self.files.sync_folder(self.folder)
 
 
-def _trust(log: Log) -> bool:
+def _trust(log: Log, recovery_point: int) -> bool:
     """After a clean end only the last offset is read from the log, and the producers from their snapshot.
 
-    False where not even those can be read: what was on the disk has rotted, and all of it must be looked at.
+    False where not even those can be read, or the log does not end where it did: what was on the disk has rotted, and
+    all of it must be looked at. Offsets that were given would be given again, or many left out.
     """
     try:
-        log.end_offset = max(log.active.next_offset(), log.active.base_offset)
+        end_offset = max(log.active.next_offset(), log.active.base_offset)
+        if recovery_point and end_offset != recovery_point:
+            return False
+        log.end_offset = end_offset
         log.snapshots.remove(lambda taken: taken > log.end_offset)
         rebuild_producers(log)
     except (CorruptLog, CorruptBatch):

@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 from ottla.log.errors import CorruptLog
 from ottla.log.segment import Segment
+from ottla.records.batch import ATTRIBUTES_AT, HEADER_SIZE, MAGIC, BatchHeader, read_header
+from ottla.records.checksum import crc32c
 
 
 def resume_at(segment: Segment, offset: int, are_aborts_known: Callable[[], bool]) -> int | None:
@@ -39,10 +41,32 @@ def _walk(segment: Segment, start: int, last_offset: int | None, offset: int) ->
             return None
         if header.base_offset < next_offset or position - start > segment.index_interval_bytes:
             return None
+        if not _is_sound(segment, position, header):
+            return None
         next_offset, end = header.next_offset, position + header.size
         if next_offset >= offset:
             break
-    return end if next_offset == offset and end <= segment.size_bytes else None
+    if next_offset != offset or end > segment.size_bytes or _is_earlier(segment, end, offset):
+        return None
+    return end
+
+
+def _is_earlier(segment: Segment, position: int, offset: int) -> bool:
+    """Whether a sound batch from before `offset` starts there: then one before it lies about its offsets.
+
+    What is torn says nothing.
+    """
+    head = segment.file.read(position, HEADER_SIZE)
+    if len(head) < HEADER_SIZE:
+        return False
+    header = read_header(head)
+    return header.base_offset < offset and _is_sound(segment, position, header)
+
+
+def _is_sound(segment: Segment, position: int, header: BatchHeader) -> bool:
+    if header.magic != MAGIC or not HEADER_SIZE <= header.size <= segment.size_bytes - position:
+        return False
+    return crc32c(memoryview(segment.read_batch(position, header.size))[ATTRIBUTES_AT:]) == header.crc
 
 
 def _knows_time(segment: Segment, offset: int) -> bool:

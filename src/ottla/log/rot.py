@@ -51,6 +51,23 @@ class Rot(NamedTuple):
     in_place: Buffer = b""  # what comes there instead
 
 
+class _Jump(NamedTuple):
+    """A batch has another offset than was due, or another leader epoch than the one before it."""
+
+    before: Place
+    without: Place  # behind it, if not for the jump
+
+
+def _jump_of(header: BatchHeader, before: Place) -> _Jump | None:
+    next_offset, leader_epoch = header.next_offset, header.leader_epoch
+    if header.base_offset > before.next_offset:
+        next_offset = before.next_offset
+    if header.leader_epoch > before.leader_epoch:
+        leader_epoch = before.leader_epoch
+    without = Place(before.position + header.size, next_offset, leader_epoch)
+    return None if without[1:] == (header.next_offset, header.leader_epoch) else _Jump(before, without)
+
+
 class RotSearch:
     """Reads a segment whose bytes were on the disk up to an offset, and tells which of them are bad.
 
@@ -67,7 +84,7 @@ class RotSearch:
         self._on_disk_up_to = on_disk_up_to
         self._end_offset = end_offset
         self._most_epoch = most_epoch
-        self._before: Place | None = None  # the last sound batch, where that one makes a jump
+        self._jump: _Jump | None = None  # that of the last sound batch, if it makes one
 
     def run(self) -> None:
         while self.place.position < self._segment.size_bytes and self.place.next_offset < self._on_disk_up_to:
@@ -76,8 +93,7 @@ class RotSearch:
                 if not self._is_within(header) or self._leaps(position, header):
                     self._blame(position, position + header.size, "its offset or leader epoch cannot be")
                     break
-                jumps = header.base_offset > self.place.next_offset or header.leader_epoch > self.place.leader_epoch
-                self._before = self.place if jumps and self.place.next_offset < self._on_disk_up_to else None
+                self._jump = _jump_of(header, self.place) if self.place.next_offset < self._on_disk_up_to else None
                 if header.base_offset > self.place.next_offset:
                     self.sound_again_at = header.base_offset
                 self.place = Place(position + header.size, header.next_offset, header.leader_epoch)
@@ -106,10 +122,12 @@ class RotSearch:
 
     def _pass(self, fault: Fault) -> bool:
         """Find out what of a fault is bad, to go on behind it; False if it may never have been on the disk."""
-        before, self._before = self._before, None
-        if before is not None and self._is_sound_at(before._replace(position=fault.position)):
-            self.place = before
-            self._blame(before.position, fault.position, "the batches behind it contradict its offset or leader epoch")
+        jump, self._jump = self._jump, None
+        if jump is not None and self._is_sound_at(jump.without._replace(position=fault.position)):
+            self.place = jump.before
+            self._blame(
+                jump.before.position, fault.position, "the batches behind it contradict its offset or leader epoch"
+            )
             return True
         if self.place.next_offset >= self._on_disk_up_to:
             return False

@@ -369,12 +369,17 @@ class Segment:
         return self._files.modified_ms(self.path(LOG))
 
     def next_offset(self) -> int:
-        """The offset behind the last batch, found on disk. To be asked before anything is appended."""
+        """The offset behind the last batch, found on disk. To be asked before anything is appended.
+
+        RottenBatch if the segment does not end where that batch does.
+        """
         start = self.offset_index.raw_entry(len(self.offset_index) - 1)[1] if len(self.offset_index) else 0
         self._unindexed_bytes = self.size_bytes - start
-        next_offset = self.base_offset
-        for _, header in self.batches(start):
-            next_offset = header.next_offset
+        next_offset, position = self.base_offset, start
+        for at, header in self.batches(start):
+            next_offset, position = header.next_offset, at + header.size
+        if position != self.size_bytes:
+            raise RottenBatch(self.path(LOG), position, "a part of a batch")
         return next_offset
 
     # The files
