@@ -1,6 +1,6 @@
 """A segment: finding batches, reading within limits, cutting, and what its files are called."""
 
-from collections import deque
+from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from ottla.log.files import DiskFiles, FileRange
 from ottla.log.recovery import open_log
 from ottla.log.segment import ABORTED_INDEX, DELETED, INDEX, LOG, SWAP, TIME_INDEX, Segment
 from ottla.log.topic_config import TopicConfig
+from ottla.log.visible import VisibleTally
 from ottla.records.build import build_batch
 from ottla.records.codec import stamp_batches
 from ottla.records.read import read_records
@@ -249,7 +250,7 @@ def open_files() -> int:
 
 def test_not_all_full_segments_are_open_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_module, "MOST_OPEN", 5)
-    monkeypatch.setattr(segment_module, "_open", deque())
+    monkeypatch.setattr(segment_module, "_open", OrderedDict())
     log = open_log(DiskFiles(), str(tmp_path), TopicConfig(), now_ms=0)
     before = open_files()
     for number in range(20):
@@ -272,7 +273,7 @@ def test_what_waits_to_be_sent_keeps_few_files_open(
 ) -> None:
     """A client that reads no answers may have asked for a piece of each of thousands of segments."""
     monkeypatch.setattr(segment_module, "MOST_OPEN", 5)
-    monkeypatch.setattr(segment_module, "_open", deque())
+    monkeypatch.setattr(segment_module, "_open", OrderedDict())
     log = open_log(DiskFiles(), str(tmp_path), TopicConfig(), now_ms=0)
     for number in range(30):
         append(log, [b"%d" % number])
@@ -324,7 +325,7 @@ def test_what_waits_to_be_sent_of_a_deleted_log_is_sent_and_then_its_room_is_fre
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, removal: str
 ) -> None:
     """A topic that is deleted costs no reader its connection, on which it may read others."""
-    monkeypatch.setattr(segment_module, "_open", deque())
+    monkeypatch.setattr(segment_module, "_open", OrderedDict())
     folder = tmp_path / "t-0"
     before = open_files()
     log = open_log(DiskFiles(), str(folder), TopicConfig(), now_ms=0)
@@ -348,3 +349,23 @@ def test_what_waits_to_be_sent_of_a_deleted_log_is_sent_and_then_its_room_is_fre
     with pytest.raises(LogDeleted):
         append(log, [b"none"])
     assert not folder.exists()
+
+
+def test_a_segment_that_nobody_reads_is_not_kept_open_when_its_files_go(tmp_path: Path) -> None:
+    """Or retention would make no room on the disk."""
+    files, folder = DiskFiles(), str(tmp_path)
+    log = open_log(files, folder, TopicConfig(), now_ms=0)
+    for number in range(10):
+        append(log, [b"%d" % number])
+        log.roll(0)
+    before = open_files()
+    log = open_log(files, folder, TopicConfig(), now_ms=0)  # it reads them all
+    log.advance_high_watermark(10)
+    assert served_values(log) == [b"%d" % number for number in range(10)]
+    tally = VisibleTally(log)
+    for _ in tally.counting(0, 10):
+        pass
+    log.remove_first(10, 0)
+    for path in log.segments.due_removals(1 << 62):
+        files.remove(path)
+    assert open_files() <= before

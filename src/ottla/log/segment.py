@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
 from copy import copy
@@ -51,7 +51,7 @@ def name_of(base_offset: int) -> str:
     return f"{base_offset:020d}"
 
 
-_open: deque[Segment] = deque()  # the full ones, in the order in which they were opened
+_open: OrderedDict[Segment, None] = OrderedDict()  # the full ones, each once, in the order in which they were opened
 _left: WeakSet[Segment] = WeakSet()  # those whose files are gone, and still open
 
 
@@ -163,10 +163,10 @@ class Segment:
 
     def _note_open(self) -> None:
         """Close the file that was opened first, if too many are open. The next read opens it again."""
-        _open.append(self)
+        _open[self] = None
         if len(_open) > MOST_OPEN:
-            with suppress(IndexError):  # brokers on other threads of a test have the same row
-                first = _open.popleft()
+            with suppress(KeyError):  # brokers on other threads of a test have the same row
+                first, _ = _open.popitem(last=False)
                 if first.is_full:  # or it is active again
                     first.close()
 
@@ -426,8 +426,7 @@ class Segment:
                 self._file, self._is_unlinked = self.file, True
                 _left.add(self)
         self.is_retired = True
-        with suppress(ValueError):
-            _open.remove(self)
+        _open.pop(self, None)
 
     def stand_in(self) -> Segment:
         """Another, which knows the same, and has no files any more."""
@@ -447,5 +446,6 @@ class Segment:
 
     def close(self) -> None:
         """Let go of the file. It is opened again for who reads, also for an answer that is not sent yet."""
+        _open.pop(self, None)  # or it would seem that somebody has the segment, when its files go
         if not self._is_unlinked:
             self._file = None

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Generator, Iterator
 from typing import TypeAlias
+from weakref import WeakKeyDictionary
 
 from ottla.log.aborted import AbortedRanges
 from ottla.log.log import Log
@@ -125,25 +126,27 @@ def _last_record(
 class VisibleTally:
     """The same count for many start offsets: a log is looked at once, whoever asks, and only what is new later.
 
-    It is kept by segment, so that retention costs nothing and compaction only what it has rewritten.
+    It is kept by segment, so that retention costs nothing and compaction only what it has rewritten. A segment that
+    goes is not held: its file would stay open, and the disk not get its room back.
     """
 
     def __init__(self, log: Log) -> None:
         self.log = log
-        self._tallies: dict[Segment, _SegmentTally] = {}
+        self._tallies: WeakKeyDictionary[Segment, _SegmentTally] = WeakKeyDictionary()
 
     def counting(self, start_offset: int, end_offset: int) -> Iterator[None]:
         """Look at what was not looked at yet, in steps; `end_offset` is not above the last stable offset."""
         segments = self.log.segments
-        self._tallies = {segment: tally for segment, tally in self._tallies.items() if self._is_there(segment)}
+        for gone in [segment for segment in self._tallies if not self._is_there(segment)]:
+            del self._tallies[gone]
         start_offset = max(start_offset, self.log.log_start_offset)
         for segment in list(segments.starting_at(start_offset)):
             if segment.base_offset >= end_offset:
                 break
             tally = self._tallies.get(segment)
-            if tally is None or not tally.is_good_for(start_offset):
+            if tally is None or not tally.is_good_for(segment, start_offset):
                 tally = self._tallies[segment] = _SegmentTally(segment, max(start_offset, segment.base_offset))
-            while self._is_there(segment) and (yield from tally.count_on(self.log, end_offset)):
+            while self._is_there(segment) and (yield from tally.count_on(self.log, segment, end_offset)):
                 yield
             yield
 
@@ -164,7 +167,7 @@ class VisibleTally:
             if segment.base_offset >= end_offset:
                 break
             tally = self._tallies.get(segment)
-            if tally is None or not tally.is_good_for(start_offset):
+            if tally is None or not tally.is_good_for(segment, start_offset):
                 return None
             below_end = yield from tally.below(self.log, end_offset)
             below_start = yield from tally.below(self.log, start_offset)
@@ -175,10 +178,9 @@ class VisibleTally:
 class _SegmentTally:
     """How many records are visible from some offset of a segment on, with a mark every few batches."""
 
-    __slots__ = ("_counts", "_end_count", "_end_offset", "_end_position", "_marks", "_segment", "_unmarked")
+    __slots__ = ("_counts", "_end_count", "_end_offset", "_end_position", "_marks", "_unmarked")
 
     def __init__(self, segment: Segment, start_offset: int) -> None:
-        self._segment = segment
         self._marks = array("q", [start_offset])
         self._counts = array("q", [0])  # of what is visible before each mark
         self._end_offset = start_offset
@@ -186,18 +188,16 @@ class _SegmentTally:
         self._end_count = 0
         self._unmarked = 0  # batches since the last mark
 
-    def is_good_for(self, start_offset: int) -> bool:
+    def is_good_for(self, segment: Segment, start_offset: int) -> bool:
         """Whether it begins early enough, in a segment that was not cut since."""
-        return self._segment.size_bytes >= self._end_position and (
-            self._marks[0] <= max(start_offset, self._segment.base_offset)
-        )
+        return segment.size_bytes >= self._end_position and self._marks[0] <= max(start_offset, segment.base_offset)
 
-    def count_on(self, log: Log, end_offset: int) -> Generator[None, None, bool]:
+    def count_on(self, log: Log, segment: Segment, end_offset: int) -> Generator[None, None, bool]:
         """Look at some more batches; whether there may be more of them."""
         headers: list[BatchHeader] = []
         end_position = self._end_position
         last_position = end_position + LOOKED_AT_ONCE_BYTES
-        for position, header in self._segment.batches(end_position):
+        for position, header in segment.batches(end_position):
             if header.next_offset > end_offset or len(headers) == LOOKED_AT_ONCE or position > last_position:
                 break
             headers.append(header)
