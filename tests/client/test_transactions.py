@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.client import GroupOffsets, Membership, Offset, TopicPartition, TransactionAborted, aio
+from ottla.client import GroupOffsets, Membership, Offset, ProducerFenced, TopicPartition, TransactionAborted, aio
 from ottla.testing.world import World
 
 TOPIC, GROUP = "t", "g"
@@ -118,19 +118,61 @@ def test_offsets_that_nobody_has_waited_for_are_not_left_out(world: World) -> No
     assert [record.value for record in world.committed(TOPIC)] == [b"2"]
 
 
-async def too_slow(producer: aio.Producer) -> None:
-    async with producer.transaction():
+async def too_slow(producer: aio.Producer, last: str) -> None:
+    """What is done last finds that the coordinator has aborted the transaction long ago."""
+    async with producer.transaction() as transaction:
         await producer.send(TOPIC, b"too late")
         await asyncio.sleep(60)
+        if last == "send":
+            producer.send(TOPIC, b"later still")
+        elif last == "send_offsets":
+            await transaction.send_offsets(OFFSETS)
 
 
-def test_a_transaction_that_was_open_for_too_long_is_told_as_aborted_and_the_next_one_works(world: World) -> None:
+@pytest.mark.parametrize("last", ["commit", "send", "send_offsets"])
+def test_a_transaction_that_was_open_for_too_long_is_told_as_aborted_and_the_next_one_works(
+    world: World, last: str
+) -> None:
     async def main() -> None:
         async with aio.Producer(world.bootstrap, transactional_id="x", transaction_timeout_ms=1000) as producer:
             with pytest.raises(TransactionAborted, match="within transaction_timeout_ms=1000"):
-                await too_slow(producer)
+                await too_slow(producer, last)
             async with producer.transaction():
                 producer.send(TOPIC, b"next")
 
     world.run(main())
     assert [record.value for record in world.committed(TOPIC)] == [b"next"]
+
+
+def test_one_that_another_producer_has_ended_is_fenced_when_it_sends_offsets(world: World) -> None:
+    async def overtaken(producer: aio.Producer) -> None:
+        async with producer.transaction() as transaction:
+            await producer.send(TOPIC, b"first")
+            async with aio.Producer(world.bootstrap, transactional_id="x"):
+                await transaction.send_offsets(OFFSETS)
+
+    async def main() -> None:
+        async with aio.Producer(world.bootstrap, transactional_id="x") as producer:
+            for _ in range(2):
+                with pytest.raises(ProducerFenced):
+                    await overtaken(producer)
+
+    world.run(main())
+    assert world.committed(TOPIC) == []
+
+
+def test_who_goes_on_in_a_transaction_whose_offsets_came_too_late_commits_nothing(world: World) -> None:
+    async def careless(producer: aio.Producer) -> None:
+        async with producer.transaction() as transaction:
+            await producer.send(TOPIC, b"too late")
+            await asyncio.sleep(60)
+            with pytest.raises(TransactionAborted):
+                await transaction.send_offsets(OFFSETS)
+
+    async def main() -> None:
+        async with aio.Producer(world.bootstrap, transactional_id="x", transaction_timeout_ms=1000) as producer:
+            with pytest.raises(TransactionAborted, match="within transaction_timeout_ms=1000"):
+                await careless(producer)
+
+    world.run(main())
+    assert world.committed(TOPIC) == []

@@ -32,6 +32,13 @@ from ottla.client.producer.buffer import Buffer
 from ottla.client.producer.partition_queue import PartitionQueue
 from ottla.client.producer.produce import Produce
 from ottla.client.producer.sender import Sender
+from ottla.client.producer.transaction_codes import (
+    FENCED,
+    NOT_A_MEMBER,
+    OF_AN_ENDED_ONE,
+    is_settled,
+    is_settled_commit,
+)
 from ottla.client.producer.transaction_offsets import offset_commit_code, offset_topics
 from ottla.client.producer.transaction_state import Phase, TransactionEvent, TransactionState
 from ottla.wire.errors import ErrorCode
@@ -53,24 +60,6 @@ FEATURE = "transaction.version"
 _LAST_END_OF_VERSION_1 = 4
 _LAST_OFFSET_COMMIT_OF_VERSION_1 = 4
 _LAST_ADD_PARTITIONS_OF_CLIENTS = 3
-_FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-# Answers that decide about a commit: it was not made, and will not be. After any other error it may have been.
-_NOT_COMMITTED = (
-    *_FENCED,
-    ErrorCode.INVALID_TXN_STATE,
-    ErrorCode.TRANSACTION_ABORTABLE,
-    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-    ErrorCode.INVALID_REQUEST,
-    ErrorCode.UNSUPPORTED_VERSION,
-)
-_NOT_A_MEMBER = (
-    ErrorCode.ILLEGAL_GENERATION,
-    ErrorCode.UNKNOWN_MEMBER_ID,
-    ErrorCode.FENCED_INSTANCE_ID,
-    ErrorCode.STALE_MEMBER_EPOCH,
-)
 
 
 class TransactionManager:
@@ -90,6 +79,7 @@ class TransactionManager:
         self._adding: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
         self._sending_offsets = 0
+        self._began = 0.0
 
     async def begin_with(self, sender: Sender, buffer: Buffer, produce: Produce) -> None:
         """The producer opens: whoever had the transactional id before is fenced, and its transaction aborted."""
@@ -120,7 +110,7 @@ class TransactionManager:
         )
 
     def _check(self, code: int, note: str = "") -> None:
-        if code in _FENCED:
+        if code in FENCED:
             error = ProducerFenced(
                 f"{self._coordinator.about}: another producer has taken it over, or a transaction took too long{note}"
             )
@@ -149,13 +139,14 @@ class TransactionManager:
                 # It has been told, or nobody wanted to know: it was not committed, and that is settled.
             self._state.check_usable()  # meanwhile
         self._state.step(TransactionEvent.BEGIN)
+        self._began = asyncio.get_running_loop().time()
         self._sender.go_on()
         self._buffer.refuse(None)
 
     async def commit(self, flush: Callable[[], Awaitable[None]]) -> None:
         """Raises what went wrong, and the transaction is aborted then; TransactionUnresolved if nobody knows yet."""
         if self._has_ended:
-            raise _closed_inside()
+            raise (self._state.error or _closed_inside()).again()
         if self._sending_offsets:
             self._state.fail(TransactionAborted("its offsets were still being sent when it was to be committed"))
         self._state.step(TransactionEvent.CLOSE)
@@ -177,6 +168,8 @@ class TransactionManager:
                 await self._end(is_commit=False)
             except ClientError as trouble:
                 _logger.info("%s: the abort of a transaction: %s", self._coordinator.about, trouble)
+        if self._state.fence is None and isinstance(error_of_it, ServerError) and error_of_it.code in OF_AN_ENDED_ONE:
+            raise self._aborted_by_coordinator() from error_of_it
         raise (self._state.fence or error_of_it).again()
 
     async def abort(self) -> None:
@@ -249,10 +242,9 @@ class TransactionManager:
         self._ended()
 
     def _aborted_by_coordinator(self) -> TransactionAborted:
-        return TransactionAborted(
-            f"{self._coordinator.about}: the coordinator has aborted the transaction, for its end was not asked for "
-            f"within transaction_timeout_ms={self._timeout_ms}"
-        )
+        is_late = (asyncio.get_running_loop().time() - self._began) * 1000 >= self._timeout_ms
+        reason = f", for its end was not asked for within transaction_timeout_ms={self._timeout_ms}" if is_late else ""
+        return TransactionAborted(f"{self._coordinator.about}: the coordinator has aborted the transaction{reason}")
 
     async def _abort_it(self) -> None:
         self._buffer.refuse(_outside())
@@ -281,7 +273,7 @@ class TransactionManager:
     async def _take_new_epoch(self) -> None:
         try:
             answer, _ = await self._ask_until_answered(
-                self._init_request(self._sender.identity), InitProducerIdResponse, _is_settled
+                self._init_request(self._sender.identity), InitProducerIdResponse, is_settled
             )
             self._check(answer.error_code)
         except ClientError as error:
@@ -300,8 +292,8 @@ class TransactionManager:
             committed=is_commit,
         )
         at_most = None if self._joins_by_writing else _LAST_END_OF_VERSION_1
-        is_settled = _is_settled_commit if is_commit else _is_settled
-        answer, was_lost = await self._ask_until_answered(request, EndTxnResponse, is_settled, at_most=at_most)
+        is_settled_end = is_settled_commit if is_commit else is_settled
+        answer, was_lost = await self._ask_until_answered(request, EndTxnResponse, is_settled_end, at_most=at_most)
         unknown = "; whether the last transaction was committed is not known" if was_lost and is_commit else ""
         self._check(answer.error_code, unknown)
         if self._joins_by_writing:
@@ -423,11 +415,18 @@ class TransactionManager:
             request, TxnOffsetCommitResponse, lambda answer: offset_commit_code(offsets, answer), at_most=at_most
         )
         code = offset_commit_code(offsets, answer)
-        if code in _NOT_A_MEMBER:
+        if code in NOT_A_MEMBER:
             raise CommitFailed(
                 f"group {membership.group_id} has given the partitions to another member. "
                 "The transaction is aborted; what it read will be read again, by whoever has the partitions"
             )
+        if code in (*FENCED, *OF_AN_ENDED_ONE):
+            # The group's coordinator cannot tell who has ended it: the other one can, and then it is ProducerFenced.
+            aborted = self._aborted_by_coordinator()
+            self._state.fail(aborted)
+            if self._state.is_in_progress:
+                await self._end(is_commit=False)
+            raise aborted
         self._check(code)
 
     async def _add_group(self, group_id: str) -> None:
@@ -441,15 +440,6 @@ class TransactionManager:
             request, AddOffsetsToTxnResponse, lambda answer: answer.error_code
         )
         self._check(answer.error_code)
-
-
-def _is_settled(code: int) -> bool:
-    """Whether trying again would not change it."""
-    return not ServerError(code).is_retriable
-
-
-def _is_settled_commit(code: int) -> bool:
-    return code in _NOT_COMMITTED
 
 
 def _look_at(ending: asyncio.Task[None]) -> None:
