@@ -25,6 +25,8 @@ def answer(*base_offsets: int, fetch_offset: int = 10) -> FetchedData:
         ((10, 13, 16 - 8, 19), [10, 11, 12, 13, 14, 15]),  # or that it comes again
         ((10 + (1 << 20), 13, 16), []),
         ((8, 11 + (1 << 40), 14), [10]),
+        ((10, 13, 16 + (1 << 40)), [10, 11, 12, 13, 14, 15]),  # the last one, where nothing comes to tell
+        ((10 + (1 << 40),), []),
         ((10, 13, 13), [10, 11, 12]),  # which of the two it is, nobody knows
     ],
 )

@@ -17,6 +17,9 @@ from ottla.records.batch import Buffer, CorruptBatch, check_batch, whole_batches
 from ottla.records.codec import Columns, ColumnsFull, Record
 from ottla.records.read import Batch
 
+FAR_BEHIND_THE_END = 10_000_000
+"""By so many offsets no log grows between two looks at it, which an answer may be made of."""
+
 
 class Fetched(NamedTuple):
     """Records of one partition, in their order, and what the broker said beside them."""
@@ -70,6 +73,12 @@ class FetchedData:
             for position, header in whole_batches(buffer):
                 if header.base_offset < self.next_offset and position:
                     self._cut(last_position, last_start, position, header.base_offset)
+                    return
+                if 0 <= high_watermark < header.next_offset - FAR_BEHIND_THE_END:
+                    self.buffer = memoryview(buffer)[:position]
+                    self._disorder = (
+                        f"a batch that ends at offset {header.last_offset} is in a log that ends at {high_watermark}"
+                    )
                     return
                 last_position, last_start = position, self.next_offset
                 if header.base_offset > self.next_offset and self.gap is None:
