@@ -1,6 +1,7 @@
 """The driver's side of a sink in a process of its own, which is killed where it says so.
 
-Arguments: bootstrap, batch number, run id, and where to die: before the transaction ends, after it, or never.
+Arguments: bootstrap, batch number, run id, and where to die: before the transaction ends, at its end, when
+what is remembered is in it, after it, or never.
 """
 
 import os
@@ -10,7 +11,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from ottla.client import Producer
+from ottla.client import Producer, Transaction
 from ottla.pipelines.sink import writers
 from ottla.pipelines.sink.memory import Batch
 from ottla.pipelines.sink.options import sink_options
@@ -47,6 +48,8 @@ def main(bootstrap: str, number: str, run_id: str, where: str) -> None:
             die()
 
         writers._send = send_and_die
+    if where == "at the end":
+        Transaction.__exit__ = lambda *_: die()  # type: ignore[method-assign]
     commit(bootstrap, int(number), run_id)
     if where == "after":
         die()

@@ -52,6 +52,17 @@ def test_a_driver_killed_before_its_transaction_ends_has_written_nothing(ottla: 
     assert values(ottla) == rows(0, 1)
 
 
+def test_a_driver_killed_while_its_transaction_ends_is_not_waited_for(
+    ottla: LocalBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it remembers is in the transaction already, and that would be open for a minute."""
+    monkeypatch.setattr(writers, "_TIME_TO_END_MS", 200)
+    commit(ottla.bootstrap, 0)
+    run_driver(ottla, 1, "first", "at the end")
+    commit(ottla.bootstrap, 1, "second")
+    assert values(ottla) == rows(0, 1)
+
+
 def test_a_driver_killed_after_its_transaction_has_written_all(ottla: LocalBroker) -> None:
     run_driver(ottla, 0, "first", "after")
     commit(ottla.bootstrap, 0, "second")

@@ -19,6 +19,10 @@ class Cluster(NamedTuple):
     def admin(self) -> Admin:
         return Admin(self.bootstrap, self.options)
 
+    def hasty(self, patience_ms: int) -> Cluster:
+        """For a question that is given up sooner."""
+        return self._replace(options=self.options._replace(retry_timeout_ms=patience_ms))
+
 
 def cluster_of(options: Options) -> Cluster:
     protocol = options.text("kafka.security.protocol", "PLAINTEXT").upper()

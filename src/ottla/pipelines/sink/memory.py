@@ -66,9 +66,12 @@ class Memory:
         return None not in (batch.rows, self.rows) and batch.rows != self.rows
 
 
-def read_memory(admin: Admin, transactional_id: str) -> Memory | None:
-    """None where nothing was ever written under the id, or where the cluster has forgotten it."""
-    found = admin.list_group_offsets(transactional_id, must_be_stable=True)
+def read_memory(admin: Admin, transactional_id: str, *, must_be_stable: bool = True) -> Memory | None:
+    """None where nothing was ever written under the id, or where the cluster has forgotten it.
+
+    Stable: a transaction that may change it is waited for.
+    """
+    found = admin.list_group_offsets(transactional_id, must_be_stable=must_be_stable)
     memories = [_parse(place, offset) for place, offset in found.items()]
     return max(memories, key=lambda memory: (memory.generation, memory.next_number), default=None)
 

@@ -7,6 +7,7 @@ a task that is tried again nor a speculative one can write twice. At-least-once:
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -17,7 +18,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from ottla.client import Producer, TopicPartition
+from ottla.client import ClientError, Producer, TopicPartition
+from ottla.pipelines.client_options import Cluster
 from ottla.pipelines.sink.memory import Batch, Memory, SinkRefused, is_written, read_memory, remember
 from ottla.pipelines.sink.options import SinkOptions
 from ottla.pipelines.sink.plan import plan_of
@@ -26,6 +28,7 @@ from ottla.pipelines.sink.rows import check_schema, tables_by_topic
 _QUERY_ID = "sql.streaming.queryId"
 _RUN_ID = "spark.jobGroup.id"  # the jobs of a streaming query are a group of this name
 _OFFSETS_TOPIC = "__consumer_offsets"  # where offsets are, there it is
+_TIME_TO_END_MS = 5_000
 _STAGED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
@@ -138,10 +141,10 @@ def commit_batch(options: SinkOptions, batch: Batch, staged: list[Staged]) -> No
     """
     transactional_id = options.transactional_id
     assert transactional_id is not None
+    memory = _first_look(options.cluster, transactional_id)
+    if is_written(memory, batch, transactional_id, options.continue_from_batch):
+        return
     with options.cluster.admin() as admin:
-        memory = read_memory(admin, transactional_id)
-        if is_written(memory, batch, transactional_id, options.continue_from_batch):
-            return
         with options.producer(transactional_id) as producer:
             memory = read_memory(admin, transactional_id)
             if is_written(memory, batch, transactional_id, options.continue_from_batch):
@@ -150,6 +153,15 @@ def commit_batch(options: SinkOptions, batch: Batch, staged: list[Staged]) -> No
             with producer.transaction() as transaction:
                 _send(producer, staged)
                 transaction.send_offsets(remember(memory, batch, place, transactional_id))
+
+
+def _first_look(cluster: Cluster, transactional_id: str) -> Memory | None:
+    """Who writes at this moment is given time to end it. Who died while it did is not waited for: that transaction ends
+    when the transactional id is taken over."""
+    with contextlib.suppress(ClientError), cluster.hasty(_TIME_TO_END_MS).admin() as admin:
+        return read_memory(admin, transactional_id)
+    with cluster.admin() as admin:
+        return read_memory(admin, transactional_id, must_be_stable=False)
 
 
 def _send(producer: Producer, staged: Iterable[Staged]) -> None:
