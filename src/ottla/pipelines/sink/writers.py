@@ -144,15 +144,14 @@ def commit_batch(options: SinkOptions, batch: Batch, staged: list[Staged]) -> No
     memory = _first_look(options.cluster, transactional_id)
     if is_written(memory, batch, transactional_id, options.continue_from_batch):
         return
-    with options.cluster.admin() as admin:
-        with options.producer(transactional_id) as producer:
-            memory = read_memory(admin, transactional_id)
-            if is_written(memory, batch, transactional_id, options.continue_from_batch):
-                return
-            place = _place(memory, options.topic, staged)
-            with producer.transaction() as transaction:
-                _send(producer, staged)
-                transaction.send_offsets(remember(memory, batch, place, transactional_id))
+    with options.cluster.admin() as admin, options.producer(transactional_id) as producer:
+        memory = read_memory(admin, transactional_id)
+        if is_written(memory, batch, transactional_id, options.continue_from_batch):
+            return
+        place = _place(memory, options.topic, staged)
+        with producer.transaction() as transaction:
+            _send(producer, staged)
+            transaction.send_offsets(remember(memory, batch, place, transactional_id))
 
 
 def _first_look(cluster: Cluster, transactional_id: str) -> Memory | None:
