@@ -82,7 +82,10 @@ class LogMachine(RuleBasedStateMachine):
             log_start_offset=self.saved_log_start,
         )
         self.log.owner = _SavesRecoveryPoint(self)
-        self.rebuilt_from.add(self.log.log_start_offset)
+        start = self.log.log_start_offset
+        self.rebuilt_from.add(start)
+        # A scan begins with a segment, which may begin before the log does.
+        self.rebuilt_from.update(segment.base_offset for segment in self.log.segments if segment.base_offset < start)
 
     def save_recovery_point(self) -> None:
         self.saved_recovery_point = self.log.recovery_point
