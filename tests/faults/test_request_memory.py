@@ -15,8 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.broker.loop.loop import Loop
+from ottla.broker.network import request_memory
 from ottla.broker.network.limits import Limits
-from ottla.broker.network.request_memory import LEAST_RATE, PATIENCE_SECONDS, TOO_SLOW, RequestMemory
+from ottla.broker.network.receive_buffers import MOST_LENT_BYTES
+from ottla.broker.network.request_memory import LEAST_RATE, PATIENCE_SECONDS, TOO_SLOW, Pool, RequestMemory
 from tests.broker.test_connection import Server, framed
 from tests.faults.broker_process import BrokerProcess
 
@@ -48,6 +50,9 @@ def test_parts_of_requests_have_a_bound_together_and_hold_up_nobody(tmp_path: Pa
             producer.produce("t", bytes(900_000), on_delivery=lambda error, _message: written.append(error))
         assert producer.flush(WAIT_S) == 0
         assert written == [None] * 5
+        clients[0].settimeout(WAIT_S)  # it came first
+        with contextlib.suppress(ConnectionError):
+            assert clients[0].recv(1) == b""
         for client in clients:
             client.close()
         assert "came too slowly" in broker.errors()
@@ -101,11 +106,50 @@ def test_who_has_too_many_requests_under_way_does_not_keep_others_from_memory(tm
             client.close()
 
 
+def test_very_large_requests_that_stall_do_not_keep_ordinary_ones_waiting() -> None:
+    loop = Loop()
+    loop.now = lambda: 0.0  # so that nobody is given up
+    memory = RequestMemory(loop, 12 << 20)
+    large = [Server(request_memory=memory, loop=loop) for _ in range(4)]
+    for server in large:
+        unsent = memoryview((4 << 20).to_bytes(4) + bytes((4 << 20) - 1))
+        for _ in range(200):
+            with contextlib.suppress(BlockingIOError):
+                unsent = unsent[server.client.send(unsent) :]
+            server.turn(1)
+    assert memory.is_scarce
+    ordinary = Server(request_memory=memory, loop=loop)
+    for _ in range(5):
+        ordinary.send(framed(bytes(1_000_000)))
+        ordinary.slots[-1].answer([b"done"])
+    assert len(ordinary.frames) == 5
+    for server in (*large, ordinary):
+        assert server.reasons == []
+        server.connection.close("the test is over")
+        server.client.close()
+        server.slots.clear()
+    assert memory.held_bytes == 0
+    loop.close()
+
+
+def test_a_buffer_that_cannot_be_lent_takes_no_memory() -> None:
+    memory = RequestMemory(loop := Loop())
+    server = Server(request_memory=memory, loop=loop)
+    size_bytes = MOST_LENT_BYTES // 2 + 1
+    server.send(framed(bytes(size_bytes)))
+    server.slots[-1].answer([b"done"])
+    server.send((MOST_LENT_BYTES + 1).to_bytes(4) + bytes(100_000))
+    assert 0 < memory.held_bytes < 1_000_000
+    server.close()
+    assert memory.held_bytes == 0
+
+
 class Holder:
     """A connection that takes what it gets."""
 
     def __init__(self) -> None:
         self.is_stopped = False
+        self.received_bytes = 0
         self.grown = 0
         self.reason = ""
 
@@ -118,21 +162,21 @@ class Holder:
 
 def test_the_first_in_the_row_goes_on_though_all_is_stopped() -> None:
     loop = Loop()
-    memory = RequestMemory(loop, 100)
+    pool = Pool(loop, 100)
     holders = [Holder() for _ in range(5)]
-    assert all(memory.take(holder, 20) for holder in holders)
-    assert memory.take(holders[0], 20)  # or all would wait for each other
-    assert not any(memory.take(holder, 20) for holder in holders[1:])
-    assert memory.take(holders[0], 20)
-    memory.received(holders[0])
+    assert all(pool.take(holder, 20) for holder in holders)
+    assert pool.take(holders[0], 20)  # or all would wait for each other
+    assert not any(pool.take(holder, 20) for holder in holders[1:])
+    assert pool.take(holders[0], 20)
+    pool.received(holders[0])
     assert [holder.grown for holder in holders] == [0, 1, 0, 0, 0]
-    memory.give_back(60)
+    pool.give_back(60)
     assert [holder.grown for holder in holders] == [0, 1, 0, 0, 0]
-    memory.give_back(20)
+    pool.give_back(20)
     assert [holder.grown for holder in holders] == [0, 1, 1, 0, 0]
-    memory.received(holders[1])
+    pool.received(holders[1])
     assert [holder.grown for holder in holders] == [0, 1, 1, 1, 0]
-    memory.give_back(40)
+    pool.give_back(40)
     assert [holder.grown for holder in holders] == [0, 1, 1, 1, 1]
     loop.close()
 
@@ -141,22 +185,44 @@ def test_who_is_slow_is_given_up_only_while_others_wait() -> None:
     loop = Loop()
     now = 0.0
     loop.now = lambda: now
-    memory = RequestMemory(loop, 10 * LEAST_RATE)
+    pool = Pool(loop, 10 * LEAST_RATE)
     slow, busy, first, other = (Holder() for _ in range(4))
     busy.is_stopped = True
-    assert memory.take(slow, 4 * LEAST_RATE)
-    assert memory.take(busy, 5 * LEAST_RATE)
+    assert pool.take(slow, 4 * LEAST_RATE)
+    assert pool.take(busy, 5 * LEAST_RATE)
     now = 1000.0
-    memory._look()
+    pool._look()
     assert slow.reason == ""
-    assert memory.take(first, 2 * LEAST_RATE)
-    assert not memory.take(other, 2 * LEAST_RATE)
-    memory._look()
+    assert pool.take(first, 20 * LEAST_RATE)
+    assert not pool.take(other, 2 * LEAST_RATE)
+    pool._look()
     assert [holder.reason == "" for holder in (slow, busy, first, other)] == [False, True, True, True]
-    now += PATIENCE_SECONDS + 3
-    memory._look()
+    for _ in range(3):
+        now += PATIENCE_SECONDS
+        first.received_bytes += int(PATIENCE_SECONDS * LEAST_RATE)
+        pool._look()
+    assert first.reason == ""
+    now += PATIENCE_SECONDS  # it stalls, though it was quick before
+    pool._look()
     assert first.reason
     assert not other.reason
+    loop.close()
+
+
+def test_nobody_gains_time_by_asking_for_more() -> None:
+    loop = Loop()
+    now = 0.0
+    loop.now = lambda: now
+    pool = Pool(loop, 100)
+    drops, other = Holder(), Holder()
+    assert pool.take(drops, 200)
+    assert not pool.take(other, 1)
+    for _ in range(4):
+        now += PATIENCE_SECONDS / 4
+        drops.received_bytes += 200
+        assert pool.take(drops, 200)
+    pool._look()
+    assert drops.reason
     loop.close()
 
 
@@ -166,19 +232,25 @@ def test_who_waits_for_the_broker_is_not_too_slow(reason: str) -> None:
     now = 0.0
     loop.now = lambda: now
     memory = RequestMemory(loop, 300_000)
+    pools = (memory.ordinary, memory.large)  # in this while it is stopped, in that while it comes
     server = Server(Limits(max_requests_in_flight=2), request_memory=memory, loop=loop)
-    other = Holder()
+
+    def look() -> None:
+        for pool in pools:
+            pool._look()
+
     server.send(framed(b"one", b"two", bytes(200_000))[:-90_000])
     if reason == "held":
         server.connection.hold()
         server.slots[0].answer([b"1"])
         server.slots[1].answer([b"2"])
     assert memory.held_bytes > 100_000
-    assert memory.take(Holder(), 300_000)  # who is favoured
-    assert not memory.take(other, 300_000)
+    for pool in pools:
+        assert pool.take(Holder(), 300_000)  # who is favoured
+        assert not pool.take(Holder(), 300_000)
     for _ in range(10):
         now += PATIENCE_SECONDS
-        memory._look()
+        look()
     assert server.reasons == []
     if reason == "held":
         server.connection.release()
@@ -187,10 +259,10 @@ def test_who_waits_for_the_broker_is_not_too_slow(reason: str) -> None:
         server.slots[1].answer([b"2"])
     server.turn()
     now += PATIENCE_SECONDS / 2
-    memory._look()
+    look()
     assert server.reasons == []  # it has the time that others have
     now += PATIENCE_SECONDS
-    memory._look()
+    look()
     assert server.reasons == [TOO_SLOW]
     server.close()
 
@@ -223,6 +295,12 @@ def test_a_request_behind_too_many_gets_memory_when_it_is_its_turn() -> None:
     st.lists(st.integers(0, 300_000), min_size=1, max_size=10),
 )
 def test_all_memory_is_given_back_however_connections_end(steps: list[tuple[int, str]], sizes: list[int]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(request_memory, "ORDINARY_BYTES", 150_000)
+        give_back_all_memory(steps, sizes)
+
+
+def give_back_all_memory(steps: list[tuple[int, str]], sizes: list[int]) -> None:
     loop = Loop()
     memory = RequestMemory(loop, 400_000)
     limits = Limits(max_frame_bytes=300_000, max_requests_in_flight=2)

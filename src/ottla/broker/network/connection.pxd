@@ -13,7 +13,8 @@ cdef class Connection:
     cdef readonly object socket, address, listener, principal
     cdef object _loop, _memory, _limits, _handle, _closed
     cdef readonly object _kept
-    cdef int64_t _kept_bytes, _kept_needed, _trusted_bytes, _most_slots, _most_bytes, _holds
+    cdef readonly int64_t received_bytes
+    cdef int64_t _kept_needed, _trusted_bytes, _most_slots, _most_bytes, _holds
     cdef readonly int64_t _unsent_bytes
     cdef int64_t _unsent_file_bytes, _counted_bytes, _waits_for_memory
     cdef object _request_memory, _share, _unsent_memory, _lent, _handled, _slots, _unsent, _is_muted_until, _last_words

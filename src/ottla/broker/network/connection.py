@@ -72,7 +72,7 @@ class Connection:
         self._handle = handle
         self._closed = closed
         self._kept: memoryview | None = None  # bytes of an incomplete frame, or of frames that must wait
-        self._kept_bytes = 0
+        self.received_bytes = 0  # how much of it is there
         self._kept_needed = 0  # how many there must be before they can be handled
         self._request_memory = request_memory = request_memory or RequestMemory(loop)
         self._share = Share(request_memory, self)
@@ -122,7 +122,7 @@ class Connection:
     def _receive(self) -> None:
         kept = self._kept
         if kept is not None:
-            target = kept[self._kept_bytes :]
+            target = kept[self.received_bytes :]
         elif self._expects_large:
             target = self._memory.shared[:_SIZE_BYTES]  # only the size: the rest is received into a buffer of its own
         elif self._request_memory.is_scarce:
@@ -148,10 +148,10 @@ class Connection:
                 if count < SMALL_BYTES and self._kept is None:
                     self._loop.system.expect_soon()
         else:
-            self._kept_bytes += count
-            if self._kept_bytes == self._kept_needed:
+            self.received_bytes += count
+            if self.received_bytes == self._kept_needed:
                 self._take_kept(kept)
-            elif self._kept_bytes == len(kept):
+            elif self.received_bytes == len(kept):
                 self._keep(kept)
                 if self._waits_for_memory:
                     self._update_events()
@@ -159,7 +159,7 @@ class Connection:
     def _take_kept(self, kept: memoryview) -> None:
         """Handle what was kept, now that it can be, and let go of its memory."""
         self._handled, self._kept, self._lent = (self._lent,), None, None
-        counted = self._share.received()
+        pool, counted = self._share.received()
         self._expects_large = len(kept) > FIRST_KEPT_BYTES
         self._trusted_bytes = max(self._trusted_bytes, len(kept))
         try:
@@ -167,7 +167,7 @@ class Connection:
         finally:
             self._end_handling(self._memory.give_back)
             if counted:
-                self._request_memory.give_back(counted)
+                pool.give_back(counted)
 
     def leave_memory(self) -> bool:
         """Leave the memory of the frame that is being handled to its handler; False if others need it, too."""
@@ -232,18 +232,18 @@ class Connection:
         if count >= _SIZE_BYTES:
             needed += min(max(read_size(rest, 0), 0), self._most_bytes)
         self._kept_needed = max(needed, count)
-        self._kept_bytes, share = count, self._share
-        if count < self._kept_needed and self._is_full():  # nothing is read now, perhaps for long: no memory for more
+        self.received_bytes, share = count, self._share
+        if count == self._kept_needed or self._is_full():  # nothing is read now, perhaps for long: no memory for more
             share.keep(count)
             self._copy(rest, min(self._kept_needed, count + SMALL_BYTES))
             return
         size_bytes = min(self._kept_needed, max(2 * count, FIRST_KEPT_BYTES))
-        if FIRST_KEPT_BYTES < self._kept_needed <= 2 * self._trusted_bytes and share.may_lend(self._kept_needed):
-            self._lent = self._memory.lend(self._kept_needed)
+        if FIRST_KEPT_BYTES < self._kept_needed <= 2 * self._trusted_bytes:
+            self._lent = share.lent(self._memory, self._kept_needed)
         if self._lent is not None:
             self._kept = self._lent[: self._kept_needed]
             self._kept[:count] = rest
-        elif size_bytes <= FIRST_KEPT_BYTES or share.has_room(count, size_bytes):
+        elif size_bytes <= FIRST_KEPT_BYTES or share.has_room(count, size_bytes, self._kept_needed):
             self._copy(rest, size_bytes)
         else:
             self._waits_for_memory = size_bytes
@@ -259,7 +259,7 @@ class Connection:
         size_bytes, self._waits_for_memory = self._waits_for_memory, 0
         self._share.grown()
         if self._kept is not None:
-            self._copy(self._kept[: self._kept_bytes], size_bytes)
+            self._copy(self._kept[: self.received_bytes], size_bytes)
         self._update_events()
 
     def _is_full(self) -> bool:
@@ -318,7 +318,7 @@ class Connection:
             self._update_events()
 
     def _has_frames_kept_back(self) -> bool:
-        return self._kept is not None and self._kept_bytes == self._kept_needed
+        return self._kept is not None and self.received_bytes == self._kept_needed
 
     # Answering
 

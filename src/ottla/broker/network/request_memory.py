@@ -3,15 +3,20 @@
 A large request gets more memory as more of it comes. When there is no more, connections queue for it, and nothing is
 read from them. The first in the queue gets memory above the bound, one at a time, so that its request always comes to
 its end. While others wait, the connection of a client that sends the rest of its request too slowly is closed.
+
+Requests of an ordinary size have one half of the memory, and a queue, for themselves, so that those who send very large
+ones, or have too many under way, do not keep them waiting.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ottla.broker.loop.loop import Loop, Timer
+from ottla.broker.network.receive_buffers import ReceiveBuffers
 
 MOST_BYTES = 512 << 20  # where the settings name no limit
+ORDINARY_BYTES = 2 << 20  # twice what producers send at once, unless they are told to send more
 UNCOUNTED_BYTES = 1 << 16  # a request of so much is not looked at
 PATIENCE_SECONDS = 5.0
 LEAST_RATE = 1 << 20  # bytes a second, that come of a request while others wait
@@ -25,26 +30,57 @@ class Holder(Protocol):
     @property
     def is_stopped(self) -> bool: ...
 
+    @property
+    def received_bytes(self) -> int:
+        """How much has come of its request."""
+
     def grow(self) -> None:
         """There is the memory that it has waited for."""
 
     def refuse(self, reason: str) -> None: ...
 
 
+class Progress(NamedTuple):
+    """How much of a request had come at some time."""
+
+    seconds: float
+    received_bytes: int
+
+
 class RequestMemory:
+    """What all connections share."""
+
     def __init__(self, loop: Loop, most_bytes: int = -1) -> None:
         """`most_bytes`: as `queued.max.request.bytes` has it."""
+        most_bytes = most_bytes if most_bytes > 0 else MOST_BYTES
+        self.ordinary = Pool(loop, most_bytes // 2)
+        self.large = Pool(loop, most_bytes - most_bytes // 2)
+
+    def pool_of(self, size_bytes: int) -> Pool:
+        return self.ordinary if size_bytes <= ORDINARY_BYTES else self.large
+
+    @property
+    def held_bytes(self) -> int:
+        return self.ordinary.held_bytes + self.large.held_bytes
+
+    @property
+    def is_scarce(self) -> bool:
+        """Whether nothing is to be received that may have to be kept."""
+        return self.large.is_scarce or self.ordinary.is_scarce
+
+
+class Pool:
+    def __init__(self, loop: Loop, most_bytes: int) -> None:
         self._loop = loop
-        self.most_bytes = most_bytes if most_bytes > 0 else MOST_BYTES
+        self.most_bytes = most_bytes
         self.held_bytes = 0
-        self._receiving: dict[Holder, float] = {}  # and until when others wait for each
+        self._receiving: dict[Holder, Progress] = {}  # whose request comes, since it was last looked at
         self._waiting: dict[Holder, int] = {}  # and how much more each wants
         self._favoured: Holder | None = None  # who is let on though there is no more
         self._timer: Timer | None = None
 
     @property
     def is_scarce(self) -> bool:
-        """Whether nothing is to be received that may have to be kept."""
         return self.held_bytes >= self.most_bytes or bool(self._waiting)
 
     def take(self, holder: Holder, size_bytes: int, *, in_turn: bool = True) -> bool:
@@ -83,8 +119,8 @@ class RequestMemory:
 
     def _give(self, holder: Holder, size_bytes: int) -> None:
         self.held_bytes += size_bytes
-        self._receiving.pop(holder, None)
-        self._receiving[holder] = self._loop.now() + PATIENCE_SECONDS + size_bytes / LEAST_RATE
+        if holder not in self._receiving:  # or it could gain time by asking for a little more each time
+            self._receiving[holder] = Progress(self._loop.now(), holder.received_bytes)
 
     def _let_on(self, asking: Holder | None = None) -> None:
         """Those who are first in the row, as far as there is memory, and one more. Who is asking is not called."""
@@ -103,13 +139,17 @@ class RequestMemory:
         """Give up requests that do not come on, while others wait."""
         self._timer = None
         now = self._loop.now()
-        for holder, until in list(self._receiving.items()):
+        for holder, before in list(self._receiving.items()):
             if not self._waiting:
                 return
-            if holder.is_stopped:
-                self._receiving[holder] = max(until, now + PATIENCE_SECONDS)
-            elif until < now:
-                holder.refuse(TOO_SLOW)
+            seconds = now - before.seconds
+            if not holder.is_stopped:
+                if seconds < PATIENCE_SECONDS:
+                    continue
+                if holder.received_bytes - before.received_bytes < seconds * LEAST_RATE:
+                    holder.refuse(TOO_SLOW)
+                    continue
+            self._receiving[holder] = Progress(now, holder.received_bytes)
         if self._waiting:
             self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
 
@@ -117,42 +157,53 @@ class RequestMemory:
 class Share:
     """What one connection has of it."""
 
-    __slots__ = ("_held_bytes", "_holder", "_memory", "_received_bytes", "_wanted_bytes")
+    __slots__ = ("_held_bytes", "_holder", "_memory", "_pool", "_received_bytes", "_wanted_bytes")
 
     def __init__(self, memory: RequestMemory, holder: Holder) -> None:
         self._memory = memory
         self._holder = holder
+        self._pool = memory.large  # that the request counts in
         self._received_bytes = 0  # for the request that is received, and what came behind it
         self._wanted_bytes = 0  # more than that, which it waits for
         self._held_bytes = 0  # of requests under way
 
-    def may_lend(self, size_bytes: int) -> bool:
-        """Whether there is memory for all of a request that begins."""
-        if self._received_bytes or not self._memory.take(self._holder, size_bytes, in_turn=False):
-            return False
-        self._received_bytes = size_bytes
-        return True
+    def lent(self, buffers: ReceiveBuffers, size_bytes: int) -> memoryview | None:
+        """A buffer for all of a request that begins, if there is memory for it."""
+        pool = self._memory.pool_of(size_bytes)
+        if self._received_bytes or not pool.take(self._holder, size_bytes, in_turn=False):
+            return None
+        self._pool, self._received_bytes = pool, size_bytes
+        buffer = buffers.lend(size_bytes)
+        if buffer is None:
+            self.give_back()
+        return buffer
 
-    def has_room(self, count: int, size_bytes: int) -> bool:
+    def has_room(self, count: int, size_bytes: int, request_bytes: int) -> bool:
         """Whether a request of which so much is there may have so much memory. If not, its connection waits for it."""
+        pool = self._memory.pool_of(request_bytes)
+        if pool is not self._pool:
+            self.give_back()
+            self._pool = pool
         there_bytes = count - self._received_bytes
         if there_bytes > 0:
-            self._memory.add(there_bytes)
+            pool.add(there_bytes)
             self._received_bytes = count
         more_bytes = size_bytes - self._received_bytes
         if more_bytes <= 0:
             return True
         self._wanted_bytes = more_bytes
-        if not self._memory.take(self._holder, more_bytes):
+        if not pool.take(self._holder, more_bytes):
             return False
         self.grown()
         return True
 
     def keep(self, count: int) -> None:
-        """So much of a request is there, and no more of it is read now: who is let on would keep others waiting."""
+        """So much is there, and no more is read now: who is let on would keep others waiting."""
         there_bytes = count - self._received_bytes
         if count > UNCOUNTED_BYTES and there_bytes > 0:
-            self._memory.note(self._holder, there_bytes)
+            if not self._received_bytes:
+                self._pool = self._memory.large  # it may stay for long
+            self._pool.note(self._holder, there_bytes)
             self._received_bytes += there_bytes
 
     def grown(self) -> None:
@@ -160,26 +211,31 @@ class Share:
         self._received_bytes += self._wanted_bytes
         self._wanted_bytes = 0
 
-    def received(self) -> int:
-        """A request is whole; what is to be given back when it was handled."""
+    def received(self) -> tuple[Pool, int]:
+        """A request is whole; what is to be given back when it was handled, and to whom."""
         received_bytes, self._received_bytes = self._received_bytes, 0
         if received_bytes:
-            self._memory.received(self._holder)
-        return received_bytes
+            self._pool.received(self._holder)
+        return self._pool, received_bytes
+
+    def give_back(self) -> None:
+        """There is nothing of a request after all."""
+        pool, received_bytes = self.received()
+        if received_bytes:
+            pool.give_back(received_bytes)
 
     def hold(self, size_bytes: int) -> None:
         """A request is kept while it is under way."""
         self._held_bytes += size_bytes
-        self._memory.add(size_bytes)
+        self._memory.large.add(size_bytes)
 
     def release(self) -> None:
         held_bytes, self._held_bytes = self._held_bytes, 0
         if held_bytes:
-            self._memory.give_back(held_bytes)
+            self._memory.large.give_back(held_bytes)
 
     def close(self) -> None:
-        received_bytes, self._received_bytes, self._wanted_bytes = self._received_bytes, 0, 0
-        self._memory.received(self._holder)
-        self._memory.give_back(received_bytes)
+        self._wanted_bytes = 0
+        self.give_back()
         self.release()
         del self._holder  # each has the other
