@@ -315,3 +315,15 @@ def test_a_reserve_is_taken_given_back_in_chunks_and_found_again(tmp_path: Path)
     reserve.fill()
     assert [reserve.release() for _ in range(CHUNKS + 1)] == [True] * CHUNKS + [False]
     assert path.stat().st_size == 0
+
+
+def test_who_is_alone_maps_no_file(path: str) -> None:
+    """A page of it that has no block yet ends the process on a full disk, and no error tells why."""
+    store = SqliteNodes(path, is_alone=True)
+    store.commit([Create("/a", b"1")])
+    assert not Path(f"{path}-shm").exists()
+    store.close()
+    shared = SqliteNodes(path)
+    assert shared.get("/a").data == b"1"
+    assert Path(f"{path}-shm").exists()
+    shared.close()

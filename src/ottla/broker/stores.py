@@ -24,7 +24,8 @@ def own_store(folder: str, *, survives_power_loss: bool = True) -> OpenStore:
     """What opens the store of a broker that is alone, in its data folder."""
     path = f"{folder}/{STORE}"
     return lambda loop: LocalStore(
-        lambda: SqliteNodes(path, survives_power_loss=survives_power_loss), loop.make_worker("ottla-store")
+        lambda: SqliteNodes(path, survives_power_loss=survives_power_loss, is_alone=True),
+        loop.make_worker("ottla-store"),
     )
 
 

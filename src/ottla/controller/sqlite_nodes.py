@@ -62,15 +62,21 @@ T = TypeVar("T")
 
 class SqliteNodes:
     def __init__(
-        self, path: str, *, survives_power_loss: bool = True, session_timeout_seconds: float | None = None
+        self,
+        path: str,
+        *,
+        survives_power_loss: bool = True,
+        session_timeout_seconds: float | None = None,
+        is_alone: bool = False,
     ) -> None:
-        """Open the file, made if it is missing. Its folder must be there.
+        """Open the file, made if it is missing. Its folder must be there. `is_alone`: no other process may use it.
 
         What need not survive a loss of power, only the end of the process, waits for no disk. With a timeout, a
         process that is stopped and does not `look` for so long loses its session to whoever looks.
         """
         self._path = path
         self._survives_power_loss = survives_power_loss
+        self._is_alone = is_alone
         self._session_timeout_seconds = session_timeout_seconds
         self._session: int | None = None
         self._session_lock: SessionLock | None = None
@@ -90,6 +96,10 @@ class SqliteNodes:
                 _lay_out(path)
             self._database = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
             try:
+                if self._is_alone:
+                    # Else SQLite maps a file, which has holes where the blocks of a disk are smaller than a page. On a
+                    # full disk the system ends a process that comes upon one.
+                    self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
                 self._database.execute(f"PRAGMA synchronous = {'FULL' if survives_power_loss else 'OFF'}")
                 self._database.execute("PRAGMA journal_mode = WAL")
                 self._prepare()
