@@ -6,7 +6,7 @@ import uuid
 import pytest
 
 from ottla.connect.interface import ConnectorRefused
-from ottla.connect.mysql.binlog import Begun, BinlogReader, Committed, Ddl, Place
+from ottla.connect.mysql.binlog import Begun, BinlogReader, Committed, Ddl, Place, client_collation
 
 START = Place("binlog.000007", 157)
 SOURCE = uuid.UUID("3e11fa47-71ca-11e1-9e33-c80aa9429562")
@@ -16,9 +16,11 @@ def event(kind: int, body: bytes, end_position: int) -> bytes:
     return struct.pack("<IBIIIH", 1_700_000_000, kind, 1, 19 + len(body), end_position, 0) + body
 
 
-def query(text: str, end_position: int, database: str = "shop") -> bytes:
-    header = struct.pack("<IIBHH", 1, 0, len(database), 0, 0)
-    return event(2, header + database.encode() + b"\0" + text.encode(), end_position)
+def query(
+    text: str, end_position: int, database: str = "shop", *, status: bytes = b"", charset: str = "utf-8"
+) -> bytes:
+    header = struct.pack("<IIBHH", 1, 0, len(database), 0, len(status)) + status
+    return event(2, header + database.encode() + b"\0" + text.encode(charset), end_position)
 
 
 def load_data(end_position: int) -> bytes:
@@ -57,6 +59,28 @@ def test_a_statement_that_changes_tables_is_a_transaction() -> None:
     assert (ddl.statement.kind, ddl.database) == ("ALTER", "shop")
     assert isinstance(committed, Committed)
     assert reader.place == Place(START.file, 400)
+
+
+def test_a_statement_is_read_in_the_character_set_of_its_client() -> None:
+    def decode(data: bytes) -> str:
+        return data.decode("latin1")
+
+    in_latin_1 = b"\0" + bytes(4) + b"\1" + bytes(8) + b"\6\3std" + b"\3" + bytes(4) + b"\4\x08\0\x08\0\x2d\0"
+    reader = BinlogReader(
+        START, is_mariadb=False, find_table=lambda _: None, is_captured=lambda _: True, decodes={8: decode, 45: None}
+    )
+    text = "ALTER TABLE \u00fcbung MODIFY a INT"
+    ddl, _ = reader.read(query(text, 400, status=in_latin_1, charset="latin1"))
+    assert isinstance(ddl, Ddl)
+    assert (ddl.text, ddl.statement.refilled) == (text, ["shop.\u00fcbung"])
+    ddl, _ = reader.read(query(text, 500, status=b"\0" + bytes(4) + b"\x09" + in_latin_1))  # it says too little
+    assert isinstance(ddl, Ddl)
+    assert ddl.text == text
+
+
+@pytest.mark.parametrize("status", [b"\6", b"\6\xff", b"\4", b"\0\0", b"\4\x08"])
+def test_variables_that_end_early(status: bytes) -> None:
+    assert client_collation(status) in (0, 8)
 
 
 def test_the_next_file_is_followed() -> None:

@@ -83,6 +83,7 @@ def test_names_that_need_quotes() -> None:
         "ALTER IGNORE TABLE orders ADD UNIQUE (id)",
         "alter online ignore table shop.orders add n int, add unique index (n)",
         "ALTER IGNORE TABLE orders MODIFY price INT",
+        "ALTER IGNORE TABLE orders ADD CONSTRAINT sold CHECK (price > 0)",
         "ALTER IGNORE TABLE IF EXISTS `orders` DROP PRIMARY KEY, ADD PRIMARY KEY (number)",
         "ALTER IGNORE TABLE orders PARTITION BY RANGE (id) (PARTITION a VALUES LESS THAN (7))",
     ],
@@ -105,6 +106,16 @@ def test_rows_may_be_gone(statement: str) -> None:
 )
 def test_no_rows_are_gone(statement: str) -> None:
     assert Statement(statement, "shop").thinned is None
+
+
+def test_names_that_the_server_keeps_in_lower_case() -> None:
+    """With lower_case_table_names=1 a statement may write them in any way."""
+    rewrite, rename = "ALTER TABLE Shop.Orders MODIFY Price INT", "RENAME TABLE A TO Old_A, New_A TO A"
+    assert Statement(rewrite, "Mine", has_lower_names=True).refilled == ["shop.orders"]
+    assert Statement(rename, "Shop", has_lower_names=True).refilled == ["shop.old_a", "shop.a"]
+    assert Statement("TRUNCATE Orders", "Shop", has_lower_names=True).truncated == "shop.orders"
+    assert Statement("DELETE FROM Shop.Orders", "Mine", has_lower_names=True).databases == {"mine", "shop"}
+    assert Statement(rewrite, "Mine").refilled == ["Shop.Orders"]
 
 
 @pytest.mark.parametrize(

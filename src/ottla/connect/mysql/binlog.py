@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from ottla.connect.interface import ConnectorRefused
 from ottla.connect.mysql.statements import Statement
 from ottla.connect.mysql.table import Table
+from ottla.connect.mysql.values import Decode, utf8
 
 QUERY, ROTATE, XID, EXECUTE_LOAD, TABLE_MAP, INCIDENT, HEARTBEAT = 2, 4, 16, 18, 19, 26, 27
 GTID, ANONYMOUS_GTID, PREVIOUS_GTIDS, XA_PREPARE, PARTIAL_UPDATE, PAYLOAD, HEARTBEAT_2, GTID_TAGGED = (
@@ -28,6 +29,9 @@ ROWS = {
 WITHOUT_ROWS = {3, 5, 9, 11, 13, 14, 15, 17, 28, 29, 35, 36, 37, 160, 161, 163, 164}
 HEADER_BYTES = 19
 STANDALONE, IGNORABLE = 1, 0x80
+# Variables that a statement has with it: flags, modes, counting up, character sets; and a name with its length.
+_SIZED_VARIABLES, CHARACTER_SETS, CATALOG = {0: 4, 1: 8, 3: 4}, 4, 6
+NO_DECODES: Mapping[int, Decode | None] = {}
 _HEADER = struct.Struct("<IBIIIH")
 _DML = ("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH", "CALL", "DO")
 _DDL = ("CREATE", "ALTER", "DROP", "RENAME", "TRUNCATE")
@@ -93,14 +97,18 @@ class BinlogReader:
 
     def __init__(
         self, start: Place, *, is_mariadb: bool, find_table: Callable[[bytes], Table | None],
-        is_captured: Callable[[str], bool],
+        is_captured: Callable[[str], bool], decodes: Mapping[int, Decode | None] = NO_DECODES,
+        has_lower_names: bool = False,
     ) -> None:  # fmt: skip
+        """`decodes`: of character sets, by the number of a collation; what is not there is UTF-8."""
         self.place = start
         self.transaction: str | None = None
         self.time_seconds = 0
         self._is_mariadb = is_mariadb
         self._find_table = find_table
         self._is_captured = is_captured
+        self._decodes = decodes
+        self._has_lower_names = has_lower_names
         self._tables: dict[int, Table | None] = {}
         self._is_open = False
         self._is_standalone = False
@@ -174,7 +182,9 @@ class BinlogReader:
 
     def _read_query(self, kind: int, event: bytes, end_position: int, seconds: int) -> Iterator[Happened]:
         _, _, name_bytes, _, status_bytes = struct.unpack_from("<IIBHH", event, HEADER_BYTES)
-        at = HEADER_BYTES + (26 if kind == EXECUTE_LOAD else 13) + status_bytes
+        at = HEADER_BYTES + (26 if kind == EXECUTE_LOAD else 13)
+        decode = self._decodes.get(client_collation(event[at : at + status_bytes])) or utf8
+        at += status_bytes
         database = event[at : at + name_bytes].decode("utf-8", "replace")
         text = event[at + name_bytes + 1 :]
         if kind == QUERY_COMPRESSED:
@@ -182,8 +192,8 @@ class BinlogReader:
         if text == b"BEGIN":
             self._is_begun = True
             return
-        statement = text.decode("utf-8", "replace")
-        read = Statement(statement, database)
+        statement = decode(text)
+        read = Statement(statement, database, has_lower_names=self._has_lower_names)
         first = read.kind
         if first in _DML and any(self._is_captured(each) for each in read.databases):
             raise ConnectorRefused(
@@ -249,6 +259,26 @@ def _has_all(present: bytes, wanted: bytes) -> bool:
         return True
     bits = int.from_bytes(wanted, "little")
     return int.from_bytes(present, "little") & bits == bits
+
+
+def client_collation(status: bytes) -> int:
+    """In what a statement was written, by the number of its collation: from the variables in front of it. 0: unknown.
+
+    They come in a fixed order, and those before it have sizes that are known.
+    """
+    at = 0
+    while at < len(status):
+        kind = status[at]
+        at += 1
+        if kind == CHARACTER_SETS:
+            return int.from_bytes(status[at : at + 2], "little")
+        if kind in _SIZED_VARIABLES:
+            at += _SIZED_VARIABLES[kind]
+        elif kind == CATALOG:
+            at += 1 + (status[at] if at < len(status) else 0)
+        else:
+            return 0
+    return 0
 
 
 def _length_bytes(first: int) -> int:

@@ -71,8 +71,9 @@ class Capture:
         self._skip: tuple[int, int] = tuple(position.get("done", (0, 0)))
         """Of the transaction at the start: the end of the last event that was handed on, and how many of its rows."""
         self._reader = BinlogReader(
-            start, is_mariadb=server.is_mariadb, find_table=self._find_table, is_captured=choice.may_want_of
-        )
+            start, is_mariadb=server.is_mariadb, find_table=self._find_table, is_captured=choice.may_want_of,
+            decodes=decodes, has_lower_names=server.has_lower_names,
+        )  # fmt: skip
         self._known: dict[bytes, Table | None] = {}
         self._topics: set[str] = set()
         self._records: list[SourceRecord] = []

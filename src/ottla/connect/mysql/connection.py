@@ -44,6 +44,8 @@ class Server(NamedTuple):
     version: str
     is_mariadb: bool
     identity: str
+    has_lower_names: bool = False
+    """Whether it keeps names of tables in lower case, however they are written."""
 
 
 class SqlConnection:
@@ -72,7 +74,8 @@ class SqlConnection:
     def server(self) -> Server:
         version = self.texts("SELECT VERSION()")[0][0]
         uuid = self.variable("server_uuid") or self.variable("server_uid") or ""
-        return Server(version, "mariadb" in version.lower(), f"{self.variable('server_id')}/{uuid}")
+        identity = f"{self.variable('server_id')}/{uuid}"
+        return Server(version, "mariadb" in version.lower(), identity, self.variable("lower_case_table_names") == "1")
 
     def end_of_binlog(self) -> Place:
         """Where the next event will be."""

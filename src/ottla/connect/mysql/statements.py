@@ -22,7 +22,7 @@ _NOT_COLUMNS = ("UNIQUE", "INDEX", "KEY", "CONSTRAINT", "PRIMARY", "FOREIGN", "F
                 "CHECK", "PERIOD", "SYSTEM")  # fmt: skip
 _REWRITES = ("MODIFY", "CHANGE", "CONVERT", "EXCHANGE", "IMPORT", "PRIMARY")
 """Words of an ALTER TABLE behind which rows have other values, other names for them, or other keys."""
-_THINS = (*_REWRITES, "UNIQUE", "PARTITION")
+_THINS = (*_REWRITES, "UNIQUE", "PARTITION", "CHECK")
 """Words of an ALTER IGNORE TABLE by which rows go that would make it fail otherwise."""
 _FILLS = ("AUTO_INCREMENT", "SERIAL", "TIMESTAMP")
 
@@ -39,10 +39,15 @@ _END = _Token("end", "")
 
 
 class Statement:
-    """`database` is where it was executed; a table without one is there."""
+    """`database` is where it was executed; a table without one is there.
 
-    def __init__(self, text: str, database: str) -> None:
-        self._database = database
+    `has_lower_names`: the server keeps names of tables in lower case, however they are written
+    (lower_case_table_names=1).
+    """
+
+    def __init__(self, text: str, database: str, *, has_lower_names: bool = False) -> None:
+        self._has_lower_names = has_lower_names
+        self._database = self._kept(database)
         self._tokens = list(_tokens(text))
         if self._at(0).is_word("SET") and self._at(1).is_word("STATEMENT"):  # SET STATEMENT variable = 1 FOR ...
             of = next((at for at, token in enumerate(self._tokens) if token.is_word("FOR")), -1)
@@ -65,7 +70,7 @@ class Statement:
     def databases(self) -> set[str]:
         """All that it may speak of: its own, and what stands before a dot."""
         named = {
-            self._at(place).text
+            self._kept(self._at(place).text)
             for place in range(len(self._tokens) - 1)
             if self._at(place).kind in _NAMES and self._at(place + 1).text == "."
         }
@@ -149,8 +154,12 @@ class Statement:
         if first.kind not in _NAMES:
             return None, place
         if self._at(place + 1).text != "." or self._at(place + 2).kind not in _NAMES:
-            return f"{self._database}.{first.text}", place + 1
-        return f"{first.text}.{self._at(place + 2).text}", place + 3
+            return self._kept(f"{self._database}.{first.text}"), place + 1
+        return self._kept(f"{first.text}.{self._at(place + 2).text}"), place + 3
+
+    def _kept(self, name: str) -> str:
+        """As the server keeps it."""
+        return name.lower() if self._has_lower_names else name
 
 
 def _tokens(text: str) -> Iterator[_Token]:
