@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -332,6 +333,25 @@ def test_where_a_topic_begins_is_kept_before_a_record_is_copied(eu: str, us: str
         positions = Positions(us, ClientOptions(), "mirror", 1)
         until(lambda: topic_exists(us, ClientOptions(), positions.topic) and positions.read_own(0))
         assert positions.read_own(0)["topics"]["orders"]["partitions"] == {"0": [1]}
+
+
+def test_a_task_without_partitions_knows_the_topic_before_they_come(eu: str, us: str, tmp_path: Path) -> None:
+    """The partition comes while nobody copies: it would begin at its end, as one of a topic that is new."""
+    create(eu, "orders")
+    [index] = [1 - zlib.crc32(b"orders-0") % 2]  # the task that has nothing yet
+    settings = {"tasks": 2, "start": "latest"}
+    with mirroring(tmp_path, eu, us, ["orders"], **settings):
+        positions = Positions(us, ClientOptions(), "mirror", 2)
+        until(lambda: topic_exists(us, ClientOptions(), positions.topic))
+        for task in range(2):
+            until(lambda: positions.read_own(task))  # noqa: B023
+    assert positions.read_own(index)["topics"]["orders"]["partitions"] == {}
+    count = next(each for each in range(1, 20) if zlib.crc32(b"orders-%d" % each) % 2 == index) + 1
+    with Admin(eu) as admin, Producer(eu) as producer:
+        admin.expand_topics({"orders": count})
+        producer.send_many("orders", [NewRecord(b"first", partition=count - 1)])
+    with mirroring(tmp_path, eu, us, ["orders"], **settings):
+        until(lambda: b"first" in values_of(us, "orders"))
 
 
 def test_one_cluster_is_no_mirror(eu: str, tmp_path: Path) -> None:

@@ -404,7 +404,9 @@ class Copying:
             edge = LATEST if is_new and self._mirror.start == "latest" else EARLIEST
             for index, offset in self._source.find_offsets(name, edge, missing).items():
                 topic.partitions[index] = PartitionProgress(offset)
-            self._task.is_commit_wanted = True  # or another runner would begin elsewhere
+        if missing or is_new:
+            # Or another runner would begin elsewhere, also where the partitions of this task are yet to come.
+            self._task.is_commit_wanted = True
         unread: dict[TopicPartition, int | Offset] = {}
         for index in indexes:
             place, partition = TopicPartition(name, index), topic.partitions[index]
