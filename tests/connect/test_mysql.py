@@ -13,10 +13,12 @@ from ottla.client import ClientOptions
 from ottla.connect.check import check_connector
 from ottla.connect.configuration import load
 from ottla.connect.interface import ConnectorRefused
+from ottla.connect.mysql import capture
 from ottla.connect.mysql.checks import check_rights
 from ottla.connect.mysql.connection import Address, Server, SqlConnection
 from ottla.connect.mysql.source import _refuse_another_history, _refuse_another_server
 from ottla.connect.positions import Positions
+from ottla.connect.source_work import Gathered
 from ottla.pipelines.tables.event import read_event
 from ottla.testing import LocalBroker
 from tests.connect.mariadb import MariaDb
@@ -146,6 +148,35 @@ def test_a_long_transaction_is_cut_and_goes_on_where_it_was(
     assert [event["key"]["id"] for event in events] == list(range(1, 17_001))
     (ended,) = events_of(ottla.bootstrap, "transactions")
     assert (ended["rows"], ended["id"]) == (17_000, events[0]["transaction"])
+
+
+def test_large_rows_are_handed_on_some_at_a_time(
+    ottla: LocalBroker, mariadb: MariaDb, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a copy and of a transaction, for both are held in memory."""
+    monkeypatch.setattr(capture, "CHUNK_BYTES", 300_000)
+    monkeypatch.setattr(capture, "CUT_BYTES", 300_000)
+    insert = "INSERT INTO documents SELECT seq, REPEAT('x', 60000) FROM seq_{}_to_{}"
+    mariadb.run(
+        "CREATE TABLE documents (id INT PRIMARY KEY, text MEDIUMTEXT)",
+        insert.format(1, 20),
+        "ANALYZE TABLE documents",
+        database=database,
+    )
+    handed_on: list[int] = []
+    add = Gathered.add
+
+    def noting(gathered: Gathered, records: list[Any], position: Any, now: float) -> None:
+        handed_on.append(len(records))
+        add(gathered, records, position, now)
+
+    monkeypatch.setattr(Gathered, "add", noting)
+    with running(tmp_path, ottla.bootstrap, source(mariadb, database)):
+        wait_for_events(ottla.bootstrap, "documents", 20)
+        mariadb.run(insert.format(21, 40), database=database)
+        events = wait_for_events(ottla.bootstrap, "documents", 40)
+    assert [event["key"]["id"] for event in events] == list(range(1, 41))
+    assert max(handed_on) < 10
 
 
 def test_keys_that_change_tables_that_come_and_truncates(

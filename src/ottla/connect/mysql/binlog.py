@@ -62,6 +62,7 @@ class RowChanges(NamedTuple):
     operation: str
     rows: list[tuple[bytes | None, bytes | None, bytes | None, bytes | None]]
     end_position: int
+    size_bytes: int
 
 
 class Begun(NamedTuple):
@@ -232,7 +233,7 @@ class BinlogReader:
         if is_compressed:
             event, at = decompress(event[at:]), 0
         rows = list(_rows(table, operation, event, at))
-        yield RowChanges(table, operation, rows, end_position)
+        yield RowChanges(table, operation, rows, end_position, len(event))
 
 
 def _rows(

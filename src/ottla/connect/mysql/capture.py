@@ -23,7 +23,10 @@ from ottla.connect.mysql.values import Decode
 
 DONE = "done"
 CUT_ROWS = 5_000
-"""After so many rows of one transaction, what is there is handed on."""
+CUT_BYTES = 8 << 20
+"""After so many rows or bytes of one transaction, what is there is handed on."""
+CHUNK_BYTES = 16 << 20
+"""That a chunk has about, at most: what is read of several tables is in memory at once, and more than once."""
 Out = tuple[list[SourceRecord], dict[str, Any]]
 
 
@@ -80,6 +83,7 @@ class Capture:
         self._stamp_time_ms = 0
         self._transaction: str | None = position.get("gtid")
         self._rows_of_transaction = 0
+        self._bytes_held = 0  # of a transaction, since something of it was handed on
         self._start_of_transaction = start
         self._is_between = True
         self._copying: deque[str] = deque()
@@ -124,7 +128,7 @@ class Capture:
                     self._transaction = happened.transaction
                     self._stamp_time_ms = happened.time_seconds * 1000
                     self._start_of_transaction = happened.start
-                    self._rows_of_transaction = 0
+                    self._rows_of_transaction = self._bytes_held = 0
                 case Ddl():
                     self._add_statement(happened)
                 case Committed():
@@ -180,9 +184,16 @@ class Capture:
                 watched.update(key for key in (old_key, new_key) if key is not None)
             self._add_change(make, table.topic, changes.operation, (before, after), (old_key, new_key), row)
             if len(self._records) >= CUT_ROWS:
-                # A long transaction: what comes behind begins at its start again, and is skipped up to here.
-                out, self._records = self._records, []
-                yield out, self._position(self._start_of_transaction, (end, row + 1))
+                yield self._cut(end, row + 1)
+        self._bytes_held += changes.size_bytes
+        if self._bytes_held >= CUT_BYTES:
+            yield self._cut(end, len(changes.rows))
+
+    def _cut(self, end: int, rows: int) -> Out:
+        """A long transaction: what comes behind begins at its start again, and is skipped up to here."""
+        self._bytes_held = 0
+        out, self._records = self._records, []
+        return out, self._position(self._start_of_transaction, (end, rows))
 
     def _add_change(
         self, make: Make, topic: str, operation: str, rows: tuple[bytes | None, bytes | None],
@@ -298,7 +309,9 @@ class Capture:
             return None
         if not isinstance(after, list) or len(after) != len(table.keys):
             after = None  # at the beginning, or its primary key is another one now
-        return read_chunk(sql, table, after, self._chunk_rows, is_mariadb=self._server.is_mariadb)
+        fitting = CHUNK_BYTES // table.row_bytes if table.row_bytes else self._chunk_rows
+        limit = max(min(self._chunk_rows, fitting), 1)
+        return read_chunk(sql, table, after, limit, is_mariadb=self._server.is_mariadb)
 
     def _finish_chunks(self) -> Iterator[Out]:
         """Those whose place the binlog has reached. It may be further: what has changed meanwhile was watched, too."""

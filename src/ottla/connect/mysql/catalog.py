@@ -145,4 +145,11 @@ class Catalog:
                 f"table {full_name}: it has no primary key; name columns that are unique with "
                 f'keys = {{"{full_name}" = ["COLUMN"]}}, or leave it out with exclude'
             )
-        return TableToCopy(database, name, columns, keys, bool(primary))
+        return TableToCopy(database, name, columns, keys, bool(primary), self._row_bytes(database, name))
+
+    def _row_bytes(self, database: str, name: str) -> int:
+        found = self._sql.texts(
+            "SELECT AVG_ROW_LENGTH FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",
+            (database, name),
+        )
+        return int(found[0][0] or 0) if found else 0

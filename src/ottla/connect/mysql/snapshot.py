@@ -128,6 +128,8 @@ class TableToCopy(NamedTuple):
     columns: tuple[Column, ...]
     keys: tuple[str, ...]
     has_primary_key: bool
+    row_bytes: int = 0
+    """About, of a row, as the server guesses; 0 if it does not know."""
 
     @property
     def full_name(self) -> str:
