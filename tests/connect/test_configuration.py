@@ -45,6 +45,9 @@ def test_a_password_that_stands_in_the_file_is_hidden_too(tmp_path: Path) -> Non
         # What stands behind an @ that is not quoted is taken for the host.
         ("mysql://shop:hun@ter2@db/shop", "no host ter2@db", "no host ***@db"),
         ("mysql://shop:hun@te/r2@db/shop", "no host te, no database r2@db", "no host ***, no database ***@db"),
+        ("mysql://shop:hun ter2@db/shop", "using hun ter2", "using ***"),
+        ("mysql://shop@eu:hunter2@db/shop", "using hunter2", "using ***"),
+        (" mysql://shop:hunter2@db/shop", "using hunter2", "using ***"),
         ("postgresql://shop@db/shop?sslmode=on&password=hunter2", "no option hunter2 on db", "no option *** on db"),
     ],
 )

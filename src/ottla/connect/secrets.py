@@ -15,7 +15,7 @@ from urllib.parse import quote, quote_plus, unquote
 HIDDEN = "***"
 _REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
 _SECRET_NAME = re.compile(r"passw|secret|token|credential|private_key", re.IGNORECASE)
-_URL_PASSWORD = re.compile(r"^[\w+.-]+://[^/@\s:]*:(\S+)@")
+_URL_PASSWORD = re.compile(r"^\s*[\w+.-]+://[^:]*:(.+)@", re.DOTALL)  # names and passwords may be odd
 _URL_OPTION = re.compile(r"[?&]([^=&\s]+)=([^&\s]+)")
 
 
