@@ -37,6 +37,26 @@ def rot(cluster: LocalCluster, node_id: int) -> Path:
     return folder
 
 
+def test_rot_in_what_was_written_last_does_not_cost_the_others_what_they_have() -> None:
+    """Nobody knows yet that it is on the disk, nor that it is committed: the log is cut there."""
+    noted_late = {"replica.high.watermark.checkpoint.interval.ms": 600_000}
+    with ottla.testing.cluster(brokers=3, settings={"min.insync.replicas": 1, **noted_late}) as cluster:
+        write(cluster)
+        damaged = cluster.leader("t")
+        stopped = [damaged, *({1, 2, 3} - {damaged})]
+        for node_id in stopped:
+            cluster.kill(node_id)
+        segment = Path(cluster.folder, f"broker-{damaged}", "t-0", f"{0:020d}.log")
+        contents = bytearray(segment.read_bytes())
+        contents[len(contents) // 2] ^= 1
+        segment.write_bytes(contents)
+        for node_id in stopped:
+            cluster.start(node_id)
+        assert cluster.wait_for_leader("t") != damaged
+        cluster.wait_until_in_sync()
+        assert cluster[damaged].values("t") == VALUES
+
+
 @pytest.mark.parametrize("how", ["it leads and all are killed", "it is stopped", "it is killed"])
 def test_what_has_rotted_is_copied_again(how: str) -> None:
     with ottla.testing.cluster(brokers=3, settings=SETTINGS) as cluster:

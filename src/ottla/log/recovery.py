@@ -44,6 +44,7 @@ class Recovered:
     cut_bytes: int = 0
     rotten_bytes: int = 0
     removed_segments: int = 0
+    lacks_end: bool = False  # more than a write that a crash ended was cut off
     faults: list[str] = dataclasses.field(default_factory=list)
 
 
@@ -432,6 +433,7 @@ class _Opening:
 
     def _cut(self, segment: Segment, fault: Fault, next_offset: int) -> None:
         self.recovered.cut_bytes += segment.size_bytes - fault.position
+        self.recovered.lacks_end |= not fault.is_torn
         self.recovered.faults.append(f"{segment.path(LOG)}, byte {fault.position}: {fault.reason}")
         segment.cut(fault.position, next_offset)
         segment.file.sync()  # or what is written there next may be followed by what was cut, after another crash
@@ -442,6 +444,7 @@ class _Opening:
             last = self.segments[-1]
             self.recovered.removed_segments += 1
             self.recovered.cut_bytes += last.size_bytes
+            self.recovered.lacks_end |= last.size_bytes > 0
             if keeps_aside and last.size_bytes:
                 self.files.rename(last.path(LOG), last.path(LOG) + ASIDE)
                 self.recovered.faults.append(f"{last.path(LOG)}: put aside, since it follows what does not hold")

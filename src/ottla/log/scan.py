@@ -26,6 +26,7 @@ class Fault(NamedTuple):
 
     position: int
     reason: str
+    is_torn: bool = False  # as where a crash ended a write
 
 
 class SegmentScan:
@@ -70,12 +71,13 @@ class SegmentScan:
             if self.fault is not None:
                 return
             if filled < asked:
-                self.fault = Fault(self.position, f"the file ends at byte {start + filled}, and not at {end}")
+                reason = f"the file ends at byte {start + filled}, and not at {end}"
+                self.fault = Fault(self.position, reason, is_torn=True)
                 return
             if self.position == start:
                 needed = self._needed(buffer[:filled], end - start)
                 if needed <= filled:
-                    self.fault = Fault(start, f"{end - start} bytes are not a whole batch")
+                    self.fault = Fault(start, f"{end - start} bytes are not a whole batch", is_torn=True)
                     return
                 if needed > len(buffer):
                     buffer = memoryview(bytearray(needed))
@@ -106,7 +108,8 @@ class SegmentScan:
                 and count >= 0
                 and base_offset + last_offset_delta <= largest_offset
             ):
-                self.fault = Fault(start + at, self._reason_against(header, batch))
+                is_torn = magic == MAGIC and len(batch) < size
+                self.fault = Fault(start + at, self._reason_against(header, batch), is_torn)
                 return
             self.next_offset = base_offset + last_offset_delta + 1
             self.leader_epoch = leader_epoch

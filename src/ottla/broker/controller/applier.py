@@ -8,7 +8,7 @@ and a folder that the store does not know is put aside, never deleted.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, assert_never
 
 from ottla.broker.config.layers import BrokerSettings
@@ -161,13 +161,16 @@ class Applier:
         if kept:
             events.warning("folders that were put aside are still there", folders=len(kept), first=kept[0])
 
-    def _look_for_loss(self, cluster: Cluster, aside: Collection[TopicPartition]) -> None:
+    def _look_for_loss(self, cluster: Cluster, aside: set[TopicPartition]) -> None:
         """Records that were committed are gone, as when files were damaged: others that have them shall lead first."""
         rotten: set[tuple[bytes, int]] = set()
+        lacking_ends = {partition for partition, found in self._logs.recovered.items() if found.lacks_end} - aside
         for (topic, index), log in self._logs.logs.items():
-            if log.hole is not None and len(cluster.topics[topic].replicas[index]) > 1:
+            lacks_end = (topic, index) in lacking_ends
+            if (log.hole is not None or lacks_end) and len(cluster.topics[topic].replicas[index]) > 1:
                 rotten.add((cluster.topics[topic].topic_id, index))
-                reason = f"records from offset {log.hole.first_offset} on have rotted; they are copied from another"
+                first_offset = log.end_offset if log.hole is None else log.hole.first_offset
+                reason = f"records from offset {first_offset} on have rotted; they are copied from another"
                 events.warning("a log did not hold", partition=f"{topic}-{index}", reason=reason)
         self.rotten = frozenset(rotten)
         for topic, index in set(self._logs.take_lacking()).difference(aside):
