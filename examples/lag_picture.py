@@ -34,7 +34,9 @@ def draw_lag(file: Path, progress: Sequence[dict[str, Any]], kills: Sequence[tup
     for moment, what in kills:
         if begin <= moment <= end:
             parts.append(_line(across(moment), TOP, across(moment), HEIGHT - BOTTOM, "#cf222e", dashes="4 4"))
-            parts.append(_text(across(moment) + 4, TOP + 10, f"kill -9 {what}", colour="#cf222e"))
+            is_late = across(moment) > WIDTH / 2  # its words have room before the line alone
+            x, anchor = (across(moment) - 4, "end") if is_late else (across(moment) + 4, "start")
+            parts.append(_text(x, TOP + 10, f"kill -9 {what}", anchor=anchor, colour="#cf222e"))
     for number, name in enumerate(sorted({told["table"] for told in progress})):
         places = [told for told in progress if told["table"] == name and told["lag_records"] is not None]
         path = " ".join(f"{across(told['time']):.1f},{down(told['lag_records']):.1f}" for told in places)
