@@ -56,6 +56,13 @@ def test_a_changed_primary_key_is_a_delete_and_an_upsert() -> None:
     assert old["_position"] == new["_position"]
 
 
+def test_a_changed_primary_key_of_more_digits_than_a_float_has() -> None:
+    old, new = (b"12345678901234567.%02d" % cents for cents in (1, 2))
+    change = b'{"op": "u", "before": {"id": %b}, "after": {"id": %b}, "position": 5}' % (old, new)
+    rows = decoded([change], columns={"id": "decimal(20,2)"})
+    assert [(str(row["id"]), row["_deleted"]) for row in rows] == [(old.decode(), True), (new.decode(), False)]
+
+
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
