@@ -107,6 +107,7 @@ def test_what_is_lost_is_passed_over_and_left_to_the_tasks(ottla: LocalBroker) -
             admin.delete_records({first: 6})
         assert limit.limited({first: 0}, {first: 10}) == {first: 10}
         assert limit.limited({first: 0}, {first: 4}) == {first: 4}
+        assert limit.limited({first: 60}, {first: 90}) == {first: 61}  # its end is lost, and not all is read for it
         missing = TopicPartition("missing", 0)
         assert limit.limited({missing: 0}, {missing: 7}) == {missing: 7}
         assert limit.limited({second: 2}, {second: 10}) == {second: 6}

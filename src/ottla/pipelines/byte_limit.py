@@ -114,7 +114,9 @@ class ByteLimit:
         if isinstance(error, ServerError) and error.name == "OFFSET_OUT_OF_RANGE":
             with self._cluster.admin() as admin:
                 first = admin.find_offsets(place.topic, EARLIEST, [place.partition])[place.partition]
-            if walk.skip(place, first):
+            if first <= walk.reached[place]:  # it is the end that is lost
+                walk.stop(place)
+            elif walk.skip(place, first):
                 reader.assign({place: first})
                 return
         elif isinstance(error, TopicRecreated) or (isinstance(error, ServerError) and error.name in _OF_LOSS):
