@@ -23,6 +23,7 @@ NO_PLACES = [
     (("t", -1), ValueError, r"a partition is a number from 0 to 2\*\*31 - 1, not -1"),
     (("t", 1 << 31), ValueError, "a partition is a number from 0 to"),
     (("t\udc80", 0), ValueError, "a topic has up to 249 of the characters"),
+    (("..", 0), ValueError, "a topic is not called '..'"),
 ]
 NO_LISTS = [
     (PLACE, r"partitions are a list of TopicPartition, not .*; for one: \[TopicPartition\(...\)\]"),

@@ -54,6 +54,32 @@ def world() -> Iterator[World]:
         yield made
 
 
+def test_a_topic_that_is_deleted_holds_up_others_for_a_moment_only(world: World) -> None:
+    handled: list[bytes | None] = []
+    world.create_topic("gone")
+
+    async def main() -> None:
+        async with (
+            aio.Admin(world.bootstrap) as admin,
+            aio.Producer(world.bootstrap, transactional_id="x") as producer,
+            aio.Consumer(world.bootstrap, [SOURCE, "gone"], group="g", delivery="exactly-once") as consumer,
+        ):
+
+            async def handle(message: Message) -> None:
+                if not handled:
+                    await admin.delete_topics(["gone"])
+                handled.append(message.value)
+                producer.send(SINK, message.value)
+                if message.value == b"5" and len(consumer.assignment) == 1:  # its user knows
+                    consumer.stop()
+
+            await consumer.run(handle, producer=producer)
+
+    world.run(main(), most_seconds=30)
+    assert handled == numbers(6) * (len(handled) // 6)
+    assert [record.value for record in world.committed(SINK)] == numbers(6)
+
+
 def test_what_a_failed_attempt_has_sent_is_undone(world: World) -> None:
     handled = world_run(world, 2, retries=2, backoff_ms=1)
     assert handled == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 4, 5]

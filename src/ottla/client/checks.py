@@ -68,7 +68,7 @@ def why_no_topic(name: object) -> str:
         return f"a topic is a str, not {type(name).__name__}"
     if _TOPIC.fullmatch(name) is None:
         return f"a topic has up to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', not {name[:300]!r}"
-    return ""
+    return "" if name not in (".", "..") else f"a topic is not called {name!r}"
 
 
 def check_offset(offset: object) -> None:

@@ -161,7 +161,8 @@ class DeserializationFailed(ClientError):
 
 
 class CommitFailed(ClientError):
-    """The group has given the partitions to another member: what was read since the last commit is read again."""
+    """The group has given the partitions to another member, or one of its topics is not there any more: what was read
+    since the last commit is read again."""
 
 
 class ServerError(ClientError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Self, TypeVar
 
 from ottla.client.errors import (
@@ -24,7 +24,7 @@ from ottla.client.errors import (
     UnsupportedByBroker,
 )
 from ottla.client.group.coordinator import Coordinator, CoordinatorKind
-from ottla.client.group.offsets import GroupOffsets, HasGroupOffsets, as_offsets
+from ottla.client.group.offsets import GroupOffsets, HasGroupOffsets, TopicPartition, as_offsets
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.retry import Pace
 from ottla.client.producer.batch import ANONYMOUS, Identity
@@ -39,7 +39,7 @@ from ottla.client.producer.transaction_codes import (
     is_settled,
     is_settled_commit,
 )
-from ottla.client.producer.transaction_offsets import offset_commit_code, offset_topics
+from ottla.client.producer.transaction_offsets import ask_to_keep, offset_topics
 from ottla.client.producer.transaction_state import Phase, TransactionEvent, TransactionState
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -50,7 +50,7 @@ from ottla.wire.messages.add_partitions_to_txn import (
 )
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 from ottla.wire.schema import Request, Response
 
 R = TypeVar("R", bound=Response)
@@ -411,14 +411,16 @@ class TransactionManager:
             topics=offset_topics(offsets),
         )
         at_most = None if self._joins_by_writing else _LAST_OFFSET_COMMIT_OF_VERSION_1
-        answer = await coordinator.ask_patiently(
-            request, TxnOffsetCommitResponse, lambda answer: offset_commit_code(offsets, answer), at_most=at_most
-        )
-        code = offset_commit_code(offsets, answer)
+        code = await ask_to_keep(coordinator, request, offsets, at_most)
         if code in NOT_A_MEMBER:
             raise CommitFailed(
                 f"group {membership.group_id} has given the partitions to another member. "
                 "The transaction is aborted; what it read will be read again, by whoever has the partitions"
+            )
+        if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise CommitFailed(
+                f"group {membership.group_id}: one of these topics is not there any more: {_names(offsets)}. "
+                "The transaction is aborted; what it read of others will be read again"
             )
         if code in (*FENCED, *OF_AN_ENDED_ONE):
             # The group's coordinator cannot tell who has ended it: the other one can, and then it is ProducerFenced.
@@ -440,6 +442,10 @@ class TransactionManager:
             request, AddOffsetsToTxnResponse, lambda answer: answer.error_code
         )
         self._check(answer.error_code)
+
+
+def _names(offsets: Iterable[TopicPartition]) -> str:
+    return ", ".join(sorted({one.topic for one in offsets}))
 
 
 def _look_at(ending: asyncio.Task[None]) -> None:
