@@ -214,7 +214,8 @@ def test_the_offsets_of_a_rotten_end_are_not_given_again() -> None:
     assert append(opened).base_offset == 6
 
 
-def test_a_batch_within_a_record_of_a_rotten_batch_is_not_taken_for_one_of_the_log() -> None:
+@pytest.mark.parametrize("where", [70, LENGTH_AT + 2, LENGTH_AT + 3], ids=["a record", "a long length", "a length"])
+def test_a_batch_within_a_record_of_a_rotten_batch_is_not_taken_for_one_of_the_log(where: int) -> None:
     files = SimulatedFiles()
     log = new_log(files, CONFIG)
     append(log)
@@ -224,7 +225,7 @@ def test_a_batch_within_a_record_of_a_rotten_batch_is_not_taken_for_one_of_the_l
     append(log, [b"outer", bytes(inner)])
     append(log)
     log.flush(0)
-    files.flip_bit(log.active.path(LOG), position + 70, 1)
+    files.flip_bit(log.active.path(LOG), position + where, 1)
     files.kill()
     recovered = Recovered()
     opened = open_log(files, FOLDER, CONFIG, now_ms=0, recovery_point=4, recovered=recovered)

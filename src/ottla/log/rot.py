@@ -33,6 +33,8 @@ from ottla.records.checksum import crc32c
 from ottla.records.retain import empty_batch
 
 ROTTEN = ".rotten"
+MOST_ENDS_TRIED = 20  # of a batch whose length may be bad
+MOST_TRIED_BYTES = 16 << 20
 
 
 class Place(NamedTuple):
@@ -138,20 +140,22 @@ class RotSearch:
         """Where the bad batch at `position` ends.
 
         As a rule its length holds, and what looks like a batch within it is in one of its records. Where the length
-        is bad, the checksum fits what lies before the next batch; where more is, the next batch is all there is.
+        is bad, the checksum fits what lies before one of the next batches; the first may be in a record, too. Where
+        more is bad, the next batch is all there is.
         """
         following, size_bytes = self._next_sound(position + 1), self._segment.size_bytes
         head = self._segment.file.read(position, HEADER_SIZE)
         if len(head) < HEADER_SIZE:
             return following
-        header = read_header(head)
+        header, end = read_header(head), following
+        for _ in range(MOST_ENDS_TRIED):
+            if crc32c(self._segment.file.read(position + ATTRIBUTES_AT, end - position - ATTRIBUTES_AT)) == header.crc:
+                return end
+            if end - position > MOST_TRIED_BYTES or end == size_bytes:
+                break
+            end = self._next_sound(end + 1)
         stated = position + header.size
         if not position + HEADER_SIZE <= stated <= size_bytes or stated <= following:
-            return following
-        if (
-            crc32c(self._segment.file.read(position + ATTRIBUTES_AT, following - position - ATTRIBUTES_AT))
-            == header.crc
-        ):
             return following
         is_end = stated == size_bytes or self._is_sound_at(self.place._replace(position=stated))
         return stated if is_end else following
