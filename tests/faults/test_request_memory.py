@@ -132,6 +132,42 @@ def test_very_large_requests_that_stall_do_not_keep_ordinary_ones_waiting() -> N
     loop.close()
 
 
+def test_those_who_stall_are_given_up_together() -> None:
+    """However many hold a part of the memory, they do not stall one after the other."""
+    now = 0.0
+    loop = Loop()
+    loop.now = lambda: now
+    memory = RequestMemory(loop, 12 << 20)
+    request = framed(bytes(1_900_000))
+    stalling = [(Server(request_memory=memory, loop=loop), [memoryview(request)[:-1]]) for _ in range(20)]
+    honest = Server(request_memory=memory, loop=loop), [memoryview(request)]
+
+    def send_on(server: Server, unsent: list[memoryview]) -> None:
+        with contextlib.suppress(BlockingIOError, BrokenPipeError):
+            unsent[0] = unsent[0][server.client.send(unsent[0]) :]
+        server.turn(1)
+
+    for _ in range(50):
+        for server, unsent in stalling:
+            send_on(server, unsent)
+    rounds = 0
+    while not honest[0].frames:
+        for _ in range(50):
+            for server, unsent in (*stalling, honest):
+                send_on(server, unsent)
+        rounds += 1
+        now += PATIENCE_SECONDS
+        memory.ordinary._look()
+    assert 1 < rounds <= 10
+    assert honest[0].reasons == []
+    for server, _ in (*stalling, honest):
+        server.connection.close("the test is over")
+        server.client.close()
+        server.slots.clear()
+    assert memory.held_bytes == 0
+    loop.close()
+
+
 def test_a_buffer_that_cannot_be_lent_takes_no_memory() -> None:
     memory = RequestMemory(loop := Loop())
     server = Server(request_memory=memory, loop=loop)

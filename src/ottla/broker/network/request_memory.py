@@ -5,7 +5,7 @@ read from them. The first in the queue gets memory above the bound, one at a tim
 its end. While others wait, the connection of a client that sends the rest of its request too slowly is closed.
 
 Requests of an ordinary size have one half of the memory, and a queue, for themselves, so that those who send very large
-ones, or have too many under way, do not keep them waiting.
+ones, or have too many under way, do not keep them waiting. Memory for all of such a request is counted at once.
 """
 
 from __future__ import annotations
@@ -188,6 +188,8 @@ class Share:
         if there_bytes > 0:
             pool.add(there_bytes)
             self._received_bytes = count
+        if pool is self._memory.ordinary:
+            size_bytes = request_bytes  # who has memory for all does not wait for who has some and waits for more
         more_bytes = size_bytes - self._received_bytes
         if more_bytes <= 0:
             return True
