@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from ottla.testing.simulation import store
 from ottla.testing.simulation.broker_machine import BrokerMachine
 from ottla.testing.simulation.simulation import Simulation
 from tests.sim.scenario_cluster import SETTINGS
@@ -73,3 +74,22 @@ def test_one_that_is_heard_by_nobody_decides_no_more(seed: int) -> None:
         simulation.network.unblock_all()
         assert simulation.run_until(lambda: decides.broker.membership.controller_id > 0, 60.0)
         assert office([decides, *others]) == [epoch + 1]
+
+
+def test_one_that_was_cut_off_names_no_controller_before_it_has_heard_it() -> None:
+    """It knows from the store who decides, and nothing of what was decided since: what it says may be old."""
+    with Simulation(0) as simulation:
+        decides, others = started(simulation)
+        behind, next_one = others
+        separate(simulation, [behind], [decides, next_one])
+        for way in ((behind.address, store.ADDRESS), (store.ADDRESS, behind.address)):
+            simulation.network.block(*way)
+        decides.kill()
+        assert simulation.run_until(lambda: next_one.broker.membership.is_controller, 60.0)
+        simulation.run_for(LONG_SECONDS)
+        assert behind.broker.membership.controller_id == -1
+        for way in ((behind.address, store.ADDRESS), (store.ADDRESS, behind.address)):
+            simulation.network.unblock(*way)
+        assert not simulation.run_until(lambda: behind.broker.membership.controller_id > 0, 4.0)
+        simulation.network.unblock_all()
+        assert simulation.run_until(lambda: behind.broker.membership.controller_id == next_one.broker.node_id, 60.0)

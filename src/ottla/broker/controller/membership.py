@@ -396,7 +396,7 @@ class Membership:
         """Do as another broker decides; whether that one is dead."""
         self._become(MembershipState.FOLLOWING)
         self._controller_id = found.node_id
-        self._heard_at = self._known_at = self._loop.now()
+        self._heard_at = self._loop.now()
         self.view.begin()
         self._feed_peer, self.ask_peer = self._peer_to(found.endpoint), self._peer_to(found.endpoint)
         try:
