@@ -366,6 +366,9 @@ def give_back_all_memory(steps: list[tuple[int, str]], sizes: list[int]) -> None
         elif step == "close":
             server.connection.close("the test says so")
         assert memory.held_bytes >= 0
+        for pool in (memory.ordinary, memory.large):
+            assert pool.is_scarce is (pool.held_bytes >= pool.most_bytes or bool(pool._waiting))
+        assert memory.is_scarce is (memory.ordinary.is_scarce or memory.large.is_scarce)
     for server in servers:
         server.connection.close("the test is over")
         server.client.close()

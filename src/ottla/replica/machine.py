@@ -33,7 +33,9 @@ class Role(enum.Enum):
     FOLLOWER = "follower"
 
 
-LEADER: Final = Role.LEADER  # an enum's member takes a while to be looked up
+# An enum's member takes a while to be looked up.
+LEADER: Final = Role.LEADER
+FOLLOWER: Final = Role.FOLLOWER
 
 
 class Event(enum.Enum):
@@ -164,7 +166,7 @@ class Machine:
     def lead(self, epoch: int, replicas: Iterable[int], in_sync: Collection[int], now_ms: int = 0) -> Effects:
         if self._is_stale(epoch):
             return Effects(refusal=ErrorCode.FENCED_LEADER_EPOCH)
-        self.role, self.epoch, self.leader_id = Role.LEADER, epoch, self.node_id
+        self.role, self.epoch, self.leader_id = LEADER, epoch, self.node_id
         self.replicas, self.proposed = tuple(replicas), None
         self.in_sync = frozenset(in_sync).intersection(self.replicas)
         self.followers = {replica: Follower(now_ms) for replica in self.replicas if replica != self.node_id}
@@ -175,7 +177,7 @@ class Machine:
         if self._is_stale(epoch):
             return Effects(refusal=ErrorCode.FENCED_LEADER_EPOCH)
         lost = self._leave()
-        self.role, self.epoch, self.leader_id = Role.FOLLOWER, epoch, leader_id
+        self.role, self.epoch, self.leader_id = FOLLOWER, epoch, leader_id
         return lost
 
     def stop(self) -> Effects:
@@ -189,7 +191,7 @@ class Machine:
         return epoch < self.epoch or (epoch == self.epoch and self.role is not Role.OFFLINE)
 
     def _leave(self) -> Effects:
-        was_leader = self.role is Role.LEADER
+        was_leader = self.role is LEADER
         self.in_sync, self.proposed, self.followers = frozenset(), None, {}
         return Effects(loses=was_leader)
 
@@ -210,7 +212,7 @@ class Machine:
 
     def appended(self, end_offset: int) -> Effects:
         """Batches were written, and the log ends here now."""
-        if self.role is not Role.LEADER:
+        if self.role is not LEADER:
             return NOT_LEADER
         self.end_offset = end_offset
         if self.followers or self.unstable_offset is not None or self.unsynced_records < UNLIMITED:
@@ -223,7 +225,7 @@ class Machine:
 
     def copied(self, end_offset: int, leader_high_watermark: int) -> Effects:
         """A follower has written what it fetched, and was told how far the leader is."""
-        if self.role is not Role.FOLLOWER:
+        if self.role is not FOLLOWER:
             return NOT_LEADER
         self.end_offset = end_offset
         return self._moved(min(leader_high_watermark, end_offset))
@@ -305,7 +307,7 @@ class Machine:
         return self.proposed is None and not self.followers.keys() <= self.in_sync
 
     def _refuses(self, replica: int, epoch: int, offset: int) -> ErrorCode | None:
-        if self.role is not Role.LEADER:
+        if self.role is not LEADER:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if epoch != self.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH if epoch < self.epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -322,7 +324,7 @@ class Machine:
 
     def lag(self, now_ms: int, most_lag_ms: int) -> Effects:
         """Propose an in-sync set without those that have been behind for so long."""
-        if self.role is not Role.LEADER:
+        if self.role is not LEADER:
             return NOT_LEADER
         for follower in self.followers.values():
             if follower.end_offset >= self.end_offset:
@@ -341,7 +343,7 @@ class Machine:
         self, epoch: int, in_sync: Collection[int], replicas: Iterable[int] | None = None, now_ms: int = 0
     ) -> Effects:
         """The controller has decided who is in sync, whoever asked for it, and maybe which replicas there are."""
-        if self.role is not Role.LEADER:
+        if self.role is not LEADER:
             return NOT_LEADER
         if epoch != self.epoch:
             return Effects(refusal=ErrorCode.FENCED_LEADER_EPOCH)
@@ -354,7 +356,7 @@ class Machine:
 
     def withdrawn(self) -> Effects:
         """The controller has refused what was proposed, and will not decide for it any more."""
-        if self.role is not Role.LEADER:
+        if self.role is not LEADER:
             return NOT_LEADER
         self.proposed = None
         return self._moved()
@@ -365,7 +367,7 @@ class Machine:
         before = (self.written, self.committed, self.high_watermark, self.last_stable_offset)
         if high_watermark is not None:
             self.high_watermark = max(self.high_watermark, high_watermark)
-        elif self.role is Role.LEADER:
+        elif self.role is LEADER:
             self._replicated()
         self._decide()
         after = (self.written, self.committed, self.high_watermark, self.last_stable_offset)

@@ -24,7 +24,7 @@ from ottla.replica.errors import (
     NotLeader,
     UnknownLeaderEpoch,
 )
-from ottla.replica.machine import ALL, Effects, Machine, Role
+from ottla.replica.machine import ALL, FOLLOWER, LEADER, Effects, Machine, Role
 from ottla.replica.on_disk import OnDisk
 from ottla.replica.readers import Bound, Readers, Waiter
 from ottla.replica.shell import Shell
@@ -94,11 +94,11 @@ class Partition:
 
     @property
     def is_leader(self) -> bool:
-        return self.machine.role is Role.LEADER
+        return self.machine.role is LEADER
 
     @property
     def is_follower(self) -> bool:
-        return self.machine.role is Role.FOLLOWER
+        return self.machine.role is FOLLOWER
 
     @property
     def is_replicated(self) -> bool:
@@ -142,7 +142,7 @@ class Partition:
     def _lead(self, leader_epoch: int, replicas: Sequence[int], in_sync: Collection[int], now_ms: int) -> None:
         machine = self.machine
         self.writer.write_gathered()  # in the epoch that it came in
-        if machine.role is Role.LEADER and leader_epoch == self.leader_epoch:
+        if machine.role is LEADER and leader_epoch == self.leader_epoch:
             self._bring_about(machine.in_sync_set(leader_epoch, in_sync, replicas, now_ms))
             if machine.is_under_min_in_sync and self.acknowledgements.for_commit:
                 self._refuse_unacknowledged()
@@ -160,7 +160,7 @@ class Partition:
 
     def _follow(self, leader_id: int, leader_epoch: int) -> None:
         machine = self.machine
-        if machine.role is Role.FOLLOWER and leader_epoch == machine.epoch:
+        if machine.role is FOLLOWER and leader_epoch == machine.epoch:
             return
         self._bring_about(machine.follow(leader_id, leader_epoch))
         self._end_waits()
@@ -249,7 +249,7 @@ class Partition:
         """Refuse what only the leader may do."""
         if self.is_failed:
             raise self.log.refusal
-        if self.machine.role is not Role.LEADER:
+        if self.machine.role is not LEADER:
             raise NotLeader(f"{self.name} is not led here")
 
     # How far everything is
@@ -437,7 +437,7 @@ class Partition:
     def copy(self, records: Buffer, leader_epoch: int, high_watermark: int, log_start_offset: int, now_ms: int) -> int:
         """Append what the leader of an epoch gave, or the first of it, and go as far as it says; how many bytes."""
         log, machine = self.log, self.machine
-        if machine.role is not Role.FOLLOWER or leader_epoch != self.leader_epoch:
+        if machine.role is not FOLLOWER or leader_epoch != self.leader_epoch:
             raise NotLeader(f"{self.name} does not follow in epoch {leader_epoch}")
         taken = 0
         try:

@@ -7,7 +7,7 @@ from ottla.replica.acknowledgements cimport Acknowledgements
 from ottla.replica.writer cimport PartitionWriter
 from ottla.wire.fast_path cimport Constructor
 
-cdef int FIRST_VERSION_WITH_TOPIC_IDS
+cdef int FIRST_VERSION_WITH_TOPIC_IDS, LEAST_ACKS, MOST_ACKS
 cdef Constructor _partition_response, _topic_response, _response
 
 @cython.locals(context=Context, topics=list, answers=list, is_one=bint, produced=Produced)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ottla.wire.schema import Response
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
-ALLOWED_ACKS = (-1, 0, 1)
+LEAST_ACKS, MOST_ACKS = -1, 1
 AT_ONCE_BYTES = 1 << 16  # a larger request of several partitions lets others in between
 AT_ONCE_PARTITIONS = 50  # and so does one of more: the first record of each makes a folder
 
@@ -193,30 +193,31 @@ class Produced:
 
     def partition(self, topic: TopicProduceData, data: PartitionProduceData) -> PartitionProduceResponse:
         index = data.index
-        if self.acks not in ALLOWED_ACKS:
+        if self.acks < LEAST_ACKS or self.acks > MOST_ACKS:
             return self.refused(index, ErrorCode.INVALID_REQUIRED_ACKS)
         partition = self.target(topic, index)
         if partition is None:
             named = topic.name if self.version < FIRST_VERSION_WITH_TOPIC_IDS else topic.topic_id
             return self.refused(index, self.broker.topics.missing_code(named, index))
         records: Any = data.records  # read from a frame, it is no file
-        if partition.topic in INTERNAL:
+        name = partition.topic
+        if name in INTERNAL:
             return self.refused(index, self._code_for_internal(records))
         acquaintance = self.context.connection.acquaintance
-        if partition.topic not in acquaintance.topics:
-            acquaintance.add(partition.topic)
-        log = partition.log
-        if log.placement is not None and log.placement.is_paused:
-            self.broker.growing.sent_away(partition.topic, self.context.connection)
+        if name not in acquaintance.topics:
+            acquaintance.add(name)
+        placement = partition.log.placement
+        if placement is not None and placement.is_paused:
+            self.broker.growing.sent_away(name, self.context.connection)
             return self.refused(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if self._refusals:
-            refusal = self._refusals.get((partition.topic, partition.index))
+            refusal = self._refusals.get((name, partition.index))
             if refusal is not None:
                 answer = self.refused(index, refusal.code)
                 answer.error_message = refusal.message
                 return answer
         if self.has_transactional_id and self.comes_too_late(partition, records):
-            return self.refused(index, ErrorCode.INVALID_TXN_STATE, log.log_start_offset)
+            return self.refused(index, ErrorCode.INVALID_TXN_STATE, partition.log.log_start_offset)
         try:
             writer = partition.writer
             placed = writer.produce(records, self.version, self.now_ms, self.acks, self.has_transactional_id)

@@ -11,10 +11,10 @@ cdef int _SIZE_BYTES
 
 cdef class Connection:
     cdef readonly object socket, address, listener, principal
-    cdef object _loop, _memory, _limits, _handle, _closed
+    cdef object _loop, _memory, _handle, _closed
     cdef readonly object _kept
     cdef readonly int64_t received_bytes
-    cdef int64_t _kept_needed, _trusted_bytes, _most_slots, _most_bytes, _holds
+    cdef int64_t _kept_needed, _trusted_bytes, _most_slots, _most_bytes, _most_unsent_bytes, _holds
     cdef readonly int64_t _unsent_bytes
     cdef int64_t _unsent_file_bytes, _counted_bytes, _waits_for_memory
     cdef object _request_memory, _share, _unsent_memory, _lent, _handled, _slots, _unsent, _is_muted_until, _last_words
@@ -26,6 +26,10 @@ cdef class Connection:
     cdef readonly bint is_open, was_refused
     cdef readonly object acquaintance
 
+    @cython.locals(count=int64_t)
+    cdef object _receive(self)
+    cdef object _take_kept(self, memoryview kept)
+    cdef bint _end_handling(self, object settle) except -1
     @cython.locals(position=int64_t, end=int64_t, size=int64_t, start=int64_t, stop=int64_t, most_slots=int64_t,
                    until=double)
     cdef object _take_frames(self, memoryview data)

@@ -68,7 +68,6 @@ class Connection:
         self.principal = principal  # who is at the other end
         self._loop = loop
         self._memory = memory
-        self._limits = limits
         self._handle = handle
         self._closed = closed
         self._kept: memoryview | None = None  # bytes of an incomplete frame, or of frames that must wait
@@ -84,6 +83,7 @@ class Connection:
         self._slots: deque[Slot] = deque()
         self._most_slots = limits.max_requests_in_flight
         self._most_bytes = limits.max_frame_bytes
+        self._most_unsent_bytes = limits.max_unsent_bytes
         self.expect_answer: Callable[[Slot], None] = self._slots.append
         """Give the next place in the order of answers."""
         self._unsent: deque[Any] = deque()
@@ -267,7 +267,7 @@ class Connection:
         return (
             self._is_stopped
             or len(self._slots) >= self._most_slots
-            or self._unsent_bytes >= self._limits.max_unsent_bytes
+            or self._unsent_bytes >= self._most_unsent_bytes
             or (bool(self._unsent) and self._unsent_memory.is_scarce)
         )
 

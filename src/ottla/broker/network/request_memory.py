@@ -10,6 +10,7 @@ ones, or have too many under way, do not keep them waiting. Memory for all of su
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from ottla.broker.loop.loop import Loop, Timer
@@ -53,8 +54,9 @@ class RequestMemory:
     def __init__(self, loop: Loop, most_bytes: int = -1) -> None:
         """`most_bytes`: as `queued.max.request.bytes` has it."""
         most_bytes = most_bytes if most_bytes > 0 else MOST_BYTES
-        self.ordinary = Pool(loop, most_bytes // 2)
-        self.large = Pool(loop, most_bytes - most_bytes // 2)
+        self.is_scarce = False  # nothing is to be received that may have to be kept: asked with each `recv`
+        self.ordinary = Pool(loop, most_bytes // 2, self._look_whether_scarce)
+        self.large = Pool(loop, most_bytes - most_bytes // 2, self._look_whether_scarce)
 
     def pool_of(self, size_bytes: int) -> Pool:
         return self.ordinary if size_bytes <= ORDINARY_BYTES else self.large
@@ -63,25 +65,22 @@ class RequestMemory:
     def held_bytes(self) -> int:
         return self.ordinary.held_bytes + self.large.held_bytes
 
-    @property
-    def is_scarce(self) -> bool:
-        """Whether nothing is to be received that may have to be kept."""
-        return self.large.is_scarce or self.ordinary.is_scarce
+    def _look_whether_scarce(self) -> None:
+        self.is_scarce = self.large.is_scarce or self.ordinary.is_scarce
 
 
 class Pool:
-    def __init__(self, loop: Loop, most_bytes: int) -> None:
+    def __init__(self, loop: Loop, most_bytes: int, scarceness_changed: Callable[[], None] = lambda: None) -> None:
+        """`scarceness_changed`: called when `is_scarce` is another."""
         self._loop = loop
         self.most_bytes = most_bytes
         self.held_bytes = 0
+        self.is_scarce = False
+        self._scarceness_changed = scarceness_changed
         self._receiving: dict[Holder, Progress] = {}  # whose request comes, since it was last looked at
         self._waiting: dict[Holder, int] = {}  # and how much more each wants
         self._favoured: Holder | None = None  # who is let on though there is no more
         self._timer: Timer | None = None
-
-    @property
-    def is_scarce(self) -> bool:
-        return self.held_bytes >= self.most_bytes or bool(self._waiting)
 
     def take(self, holder: Holder, size_bytes: int, *, in_turn: bool = True) -> bool:
         """Whether there is so much more for a request; if not, its connection waits in the row (`in_turn`)."""
@@ -100,6 +99,7 @@ class Pool:
     def add(self, size_bytes: int) -> None:
         """Count what is there anyway."""
         self.held_bytes += size_bytes
+        self._look_whether_scarce()
 
     def note(self, holder: Holder, size_bytes: int) -> None:
         """Count what has come of a request that is to go on later."""
@@ -121,6 +121,7 @@ class Pool:
         self.held_bytes += size_bytes
         if holder not in self._receiving:  # or it could gain time by asking for a little more each time
             self._receiving[holder] = Progress(self._loop.now(), holder.received_bytes)
+        self._look_whether_scarce()
 
     def _let_on(self, asking: Holder | None = None) -> None:
         """Those who are first in the row, as far as there is memory, and one more. Who is asking is not called."""
@@ -128,12 +129,19 @@ class Pool:
             first, size_bytes = next(iter(self._waiting.items()))
             if self.held_bytes + size_bytes > self.most_bytes:
                 if self._favoured is not None:
-                    return
+                    break
                 self._favoured = first
             del self._waiting[first]
             self._give(first, size_bytes)
             if first is not asking:
                 first.grow()
+        self._look_whether_scarce()
+
+    def _look_whether_scarce(self) -> None:
+        is_scarce = self.held_bytes >= self.most_bytes or bool(self._waiting)
+        if is_scarce is not self.is_scarce:
+            self.is_scarce = is_scarce
+            self._scarceness_changed()
 
     def _look(self) -> None:
         """Give up requests that do not come on, while others wait."""
