@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 from ottla.wire.texts import shortened
 
@@ -169,6 +170,9 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131, "The epoch of the topology is not allowed."
     STREAMS_TOPOLOGY_FENCED = 132, "The epoch of the topology is old."
     SHARE_SESSION_LIMIT_REACHED = 133, "There are as many share sessions as there may be.", _RETRIABLE
+
+
+NO_ERROR: Final = ErrorCode.NONE  # an enum's member takes a while to be looked up
 
 
 class ApiError(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.coordinators.asked_offsets import AskedOffsets, commit_in_parts
 from ottla.coordinator.group import Committer
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ottla.coordinator.group_machine import GroupMachine
 
 FIRST_VERSION_WITH_TOPIC_IDS = 10
+UNKNOWN_TOPIC: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # an enum's member takes a while to be looked up
 
 
 def handle(broker: Broker, request: OffsetCommitRequest, context: Context) -> Steps | None:
@@ -70,7 +71,7 @@ def _look(
         if not partitions:
             continue
         topic = topics.by_id.get(each.topic_id) if by_id else topics.by_name.get(each.name)
-        unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id and topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id and topic is None else UNKNOWN_TOPIC
         answers = [
             OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=unknown)
             for partition in partitions

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final
 
 from ottla.coordinator.classic.member import ClassicMember, Protocols, member_of_record
 from ottla.wire.messages.offset_and_group_records import GroupMetadataValue
@@ -23,6 +24,10 @@ class ClassicState(enum.Enum):
     COMPLETING = "CompletingRebalance"  # waits for the leader's assignment
     STABLE = "Stable"
 
+
+# What each commit asks about: an enum's member takes a while to be looked up.
+EMPTY: Final = ClassicState.EMPTY
+COMPLETING: Final = ClassicState.COMPLETING
 
 PREDECESSORS: dict[ClassicState, frozenset[ClassicState]] = {
     ClassicState.EMPTY: frozenset({ClassicState.EMPTY, ClassicState.PREPARING, ClassicState.STABLE}),

@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ottla.coordinator.classic.generation import (
+    COMPLETING,
     CONSUMER_PROTOCOL,
+    EMPTY,
     NO_TIME,
     PREDECESSORS,
     ClassicState,
@@ -22,7 +24,7 @@ from ottla.coordinator.classic.member import ClassicMember, Protocols
 from ottla.coordinator.group import Committer, Group, OffsetToCommit
 from ottla.coordinator.held import HeldBack
 from ottla.coordinator.operation import Operation, Reply
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import NO_ERROR, ErrorCode
 from ottla.wire.messages.join_group import JoinGroupResponseMember
 from ottla.wire.messages.offset_and_group_records import GroupMetadataKey, GroupMetadataValue
 
@@ -98,7 +100,7 @@ class ClassicGroup(Group):
 
     @property
     def is_empty(self) -> bool:
-        return self.state is ClassicState.EMPTY
+        return self.state is EMPTY
 
     @property
     def member_count(self) -> int:
@@ -112,28 +114,28 @@ class ClassicGroup(Group):
                 return ErrorCode.UNKNOWN_MEMBER_ID
             if known != member_id:
                 return ErrorCode.FENCED_INSTANCE_ID
-        return ErrorCode.NONE if member_id in current.members else ErrorCode.UNKNOWN_MEMBER_ID
+        return NO_ERROR if member_id in current.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def check_commit(self, committer: Committer, offsets: Sequence[OffsetToCommit]) -> ErrorCode:
         """Without a member's name only an empty group takes commits, except in transactions, which were older."""
         member_id, instance_id, generation, _, is_transactional = committer
         state = self.current.state
-        if generation < 0 and state is ClassicState.EMPTY:
-            return ErrorCode.NONE
+        if generation < 0 and state is EMPTY:
+            return NO_ERROR
         if generation >= 0 or member_id or instance_id is not None:
             code = self.check_member(member_id, instance_id)
-            if code is ErrorCode.NONE and generation != self.current.number:
+            if code is NO_ERROR and generation != self.current.number:
                 code = ErrorCode.ILLEGAL_GENERATION
-            if code is not ErrorCode.NONE:
+            if code is not NO_ERROR:
                 return code
         elif not is_transactional:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if state is ClassicState.COMPLETING and not is_transactional:
+        if state is COMPLETING and not is_transactional:
             return ErrorCode.REBALANCE_IN_PROGRESS
-        return ErrorCode.NONE
+        return NO_ERROR
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        return ErrorCode.NONE
+        return NO_ERROR
 
     @property
     def topics(self) -> frozenset[str]:
@@ -149,7 +151,7 @@ class ClassicGroup(Group):
     def offset_age_from_ms(self, commit_timestamp_ms: int) -> int | None:
         current = self.current
         if current.protocol_type:
-            if current.state is ClassicState.EMPTY:
+            if current.state is EMPTY:
                 return commit_timestamp_ms if current.since_ms == NO_TIME else current.since_ms
             knows_topics = current.protocol_type == CONSUMER_PROTOCOL and current.topics is not None
             return commit_timestamp_ms if knows_topics and current.state is ClassicState.STABLE else None
@@ -178,8 +180,8 @@ class ClassicGroup(Group):
             self.watch(operation, member)
 
     def check_offset_delete(self) -> ErrorCode:
-        if self.state is ClassicState.EMPTY or self.protocol_type == CONSUMER_PROTOCOL:
-            return ErrorCode.NONE
+        if self.state is EMPTY or self.protocol_type == CONSUMER_PROTOCOL:
+            return NO_ERROR
         return ErrorCode.NON_EMPTY_GROUP  # nobody can tell what its members read
 
     def waiting(self) -> list[Reply]:
@@ -218,7 +220,7 @@ class ClassicGroup(Group):
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
         """Whether one who offers these could join."""
-        if self.state is ClassicState.EMPTY:
+        if self.state is EMPTY:
             return bool(protocol_type and protocols)
         return protocol_type == self.protocol_type and self.current.have_all_one_of(protocols)
 
@@ -231,7 +233,7 @@ class ClassicGroup(Group):
         """One with members. It is kept when their leader has assigned."""
         self.forming().raise_number()
         self.pending_sync_members = set(self.members)
-        self.enter(ClassicState.COMPLETING, now_ms)
+        self.enter(COMPLETING, now_ms)
 
     @property
     def told_bytes(self) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ottla.coordinator.classic.group import ClassicGroup
 from ottla.coordinator.group import Committer, OffsetToCommit
 from ottla.coordinator.operation import Operation
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import NO_ERROR, ErrorCode
 from ottla.wire.messages.offset_and_group_records import OffsetCommitKey, OffsetCommitValue
 from ottla.wire.texts import size_bytes
 
@@ -36,7 +36,7 @@ def commit(
 ) -> list[ErrorCode]:
     """Commit offsets of partitions that are there; what became of each of them, in their order."""
     code = _check(machine, group_id, committer, offsets)
-    if code is not ErrorCode.NONE:
+    if code is not NO_ERROR:
         return [code] * len(offsets)
     group = machine.groups.get(group_id)
     if isinstance(group, ClassicGroup):
@@ -64,7 +64,7 @@ def commit(
             topic_id=topic_id,
         )
         operation.write(key, value, version)
-        codes.append(ErrorCode.NONE)
+        codes.append(NO_ERROR)
     return codes
 
 
@@ -87,7 +87,7 @@ def _check(machine: GroupMachine, group_id: str, committer: Committer, offsets: 
     if group is not None:
         return group.check_commit(committer, offsets)
     if committer.epoch < 0:
-        return ErrorCode.NONE  # nobody's group: it comes into being with its first offset
+        return NO_ERROR  # nobody's group: it comes into being with its first offset
     if committer.is_transactional or committer.version < FIRST_VERSION_OF_MEMBER_EPOCHS:
         return ErrorCode.ILLEGAL_GENERATION
     return ErrorCode.GROUP_ID_NOT_FOUND
