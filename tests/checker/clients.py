@@ -65,6 +65,9 @@ class Sender:
     def __init__(self, context: Context, **options: Any) -> None:
         self._context = context
         common = {"bootstrap.servers": context.bootstrap, "linger.ms": 1, "enable.idempotence": True, **QUIET}
+        if "transactional.id" not in options:
+            # librdkafka sends what is behind a record that it has given up on in a new epoch: it may be there twice.
+            common["message.timeout.ms"] = 0
         self.producer = Producer({**common, **options})
         self._count = 0
 
