@@ -749,3 +749,20 @@ def test_records_quotas_folders_and_offsets_of_a_time() -> None:
                 assert await admin.describe_quotas() == []
 
         world.run(main())
+
+
+def test_while_no_broker_answers_nobody_has_said_that_there_is_no_such_topic() -> None:
+    """A topic has its moment to become known after an outage, too."""
+
+    async def main() -> None:
+        async with aio.Producer(world.bootstrap) as producer:
+            world.stop()
+            sent = producer.send("late", b"x")
+            await asyncio.sleep(5)
+            world.start()
+            await asyncio.sleep(0.4)
+            world.create_topic("late")
+            assert (await sent).offset == 0
+
+    with World() as world:
+        world.run(main())

@@ -29,13 +29,14 @@ class TopicLearner:
         self._learned = learned
         self._creates = creates
         self._loop = asyncio.get_running_loop()
-        self._wanted: dict[str, float] = {}
-        """Since when."""
+        self._wanted: dict[str, None] = {}
+        self._unknown_since: dict[str, float] = {}
+        """Of those that brokers do not know: while no broker answers, nobody has said so."""
         self._pace = Pace(CREATION_PAUSE_MS if creates else cluster.options.retry_pause_ms)
         self._task: asyncio.Task[None] | None = None
 
     def want(self, name: str) -> None:
-        self._wanted.setdefault(name, self._loop.time())
+        self._wanted[name] = None
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
 
@@ -70,7 +71,7 @@ class TopicLearner:
     def _look_at(self, name: str, found: Topic | ServerError | None) -> bool:
         """Whether it has to be asked for again."""
         if isinstance(found, Topic):
-            self._wanted.pop(name, None)
+            self._forget(name)
             self._learned.found(found)
             is_wanted_again = name in self._wanted  # it is not yet as it should be
             return is_wanted_again or not all(partition.has_leader for partition in found.partitions)
@@ -80,11 +81,16 @@ class TopicLearner:
             return found.is_retriable
         options = self._cluster.options
         limit_ms = options.retry_timeout_ms if self._creates else options.unknown_topic_timeout_ms
-        if (self._loop.time() - self._wanted.get(name, 0)) * 1000 < limit_ms:
+        now = self._loop.time()
+        if (now - self._unknown_since.setdefault(name, now)) * 1000 < limit_ms:
             return True
         self._fail(name, UnknownTopicOrPartition("there is no such topic", topic=name))
         return False
 
     def _fail(self, name: str, error: ClientError) -> None:
-        self._wanted.pop(name, None)
+        self._forget(name)
         self._learned.failed(name, error)
+
+    def _forget(self, name: str) -> None:
+        self._wanted.pop(name, None)
+        self._unknown_since.pop(name, None)
