@@ -46,6 +46,7 @@ def find_anomalies(history: Sequence[Event]) -> list[Anomaly]:
         _offsets_with_two_values,
         _missing_in_polls,
         _behind_the_end,
+        _nowhere,
         _backward_polls,
         _unsent_reads,
         _uncommitted_reads,
@@ -109,6 +110,28 @@ def _behind_the_end(evidence: Evidence) -> Iterator[Anomaly]:
             if sent and sent.place == end.place and ended.at_ns < end.at_ns and ended.offset >= end.offset:
                 where = f"{value} at {_named(end.place)} offset {ended.offset}"
                 yield Anomaly(Kind.LOST_WRITE, f"{where}, where the log ends at {end.offset}")
+
+
+def _nowhere(evidence: Evidence) -> Iterator[Anomaly]:
+    """What was acknowledged without an offset, and was not given to readers that went over the whole log since."""
+    for value, ended in evidence.acknowledged.items():
+        if ended.offset >= 0 or value in evidence.seen or evidence.may_be_compacted_away(value):
+            continue
+        place = evidence.sends[value].place
+        ends = [end.offset for end in evidence.ends if end.place == place and end.at_ns > ended.at_ns]
+        if ends and _is_read_whole(evidence, value, place, min(ends)):
+            yield Anomaly(Kind.LOST_WRITE, f"{value} in {_named(place)}, which was read from 0 to {min(ends)}")
+
+
+def _is_read_whole(evidence: Evidence, value: str, place: Place, end: int) -> bool:
+    since_ns = evidence.acknowledged[value].at_ns
+    reached = 0
+    for stretch in sorted(evidence.stretches, key=lambda each: each.start):
+        poll = stretch.poll
+        is_later = poll.place == place and stretch.since_ns > since_ns
+        if is_later and stretch.start <= reached and evidence.is_visible(value, poll.isolation):
+            reached = max(reached, poll.next_offset)
+    return reached >= end
 
 
 def _backward_polls(evidence: Evidence) -> Iterator[Anomaly]:

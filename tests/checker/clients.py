@@ -100,8 +100,9 @@ class Sender:
 
     def _delivered(self, value: str, error: KafkaError | None, message: Message) -> None:
         outcome = Outcome.OK if error is None else Outcome.UNKNOWN
-        offset = message.offset() if error is None else -1
-        self._context.history.add(SendEnded, value=value, outcome=outcome, offset=offset)
+        # A batch that was sent again, and that the broker knew, has no offset in its answer.
+        offset = None if error is not None else message.offset()
+        self._context.history.add(SendEnded, value=value, outcome=outcome, offset=-1 if offset is None else offset)
 
     def flush(self) -> None:
         if self.producer.flush(CALL_S):

@@ -85,7 +85,7 @@ class Evidence:
 
     def sightings(self) -> Iterator[Sighting]:
         for value, ended in self.acknowledged.items():
-            if value in self.sends:
+            if value in self.sends and ended.offset >= 0:
                 yield Sighting(self.sends[value].place, ended.offset, value)
         for poll in (stretch.poll for stretch in self.stretches):
             for offset, value in poll.records:

@@ -63,6 +63,7 @@ class SendEnded:
     value: str
     outcome: Outcome
     offset: int = -1
+    """-1 where it was not told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

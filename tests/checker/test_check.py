@@ -80,6 +80,16 @@ def test_an_end_that_was_seen_before_the_write_proves_nothing(story: Story) -> N
     assert kinds(story) == []
 
 
+def test_writes_acknowledged_without_an_offset(story: Story) -> None:
+    for value in "abc":
+        story.send("p", value, -1)
+    story.position("r", 0)
+    story.poll("r", (0, "a"), (1, "c"))
+    assert kinds(story) == []  # b may lie behind that
+    story.see_end("r", 2)
+    assert find_anomalies(story.events) == [Anomaly(Kind.LOST_WRITE, "b in input-0, which was read from 0 to 2")]
+
+
 @pytest.mark.parametrize("place", [INPUT, OUTPUT])
 def test_a_duplicate(story: Story, place: Place) -> None:
     story.send("p", "a", 0)
