@@ -70,10 +70,15 @@ def test_a_topic_that_is_deleted_holds_up_others_for_a_moment_only(world: World)
                     await admin.delete_topics(["gone"])
                 handled.append(message.value)
                 producer.send(SINK, message.value)
-                if message.value == b"5" and len(consumer.assignment) == 1:  # its user knows
-                    consumer.stop()
 
-            await consumer.run(handle, producer=producer)
+            async def stop() -> None:
+                while not world.committed(SINK):
+                    await asyncio.sleep(0.1)
+                consumer.stop()
+
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(stop())
+                await consumer.run(handle, producer=producer)
 
     world.run(main(), most_seconds=30)
     assert handled == numbers(6) * (len(handled) // 6)
