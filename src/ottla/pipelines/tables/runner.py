@@ -103,7 +103,7 @@ class TableRun:
         source = messages_after(self._spark, self._pipeline, self.table, self.applier)
         trigger: dict[str, Any] = {"availableNow": True}
         if not is_once:
-            trigger = {"processingTime": f"{self._pipeline.trigger_seconds} seconds"}
+            trigger = {"processingTime": f"{round(self._pipeline.trigger_seconds * 1000)} milliseconds"}
         self._query = start_stream(source, self.applier, trigger)
 
     def _ended(self, *, is_once: bool) -> None:

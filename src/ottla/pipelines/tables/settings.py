@@ -30,8 +30,9 @@ TEXT_BY_NAME = Kind(
     'a table of texts, as in {"name" = "value"}',
     lambda value: isinstance(value, dict) and all(isinstance(each, str) for each in value.values()),
 )
-COUNT = Kind("a whole number of at least 1", lambda value: type(value) is int and value >= 1)
-WHOLE = Kind("a whole number of at least 0", lambda value: type(value) is int and value >= 0)
+COUNT = Kind("a whole number from 1 to 2^63 - 1", lambda value: type(value) is int and 1 <= value < 1 << 63)
+HOURS = Kind("a whole number from 0 to 1,000,000", lambda value: type(value) is int and 0 <= value <= 1_000_000)
+PERIOD = Kind("a number from 0.001 to 1,000,000", lambda value: _is_number(value) and 0.001 <= value <= 1_000_000)
 POSITIVE = Kind("a number above 0", lambda value: _is_number(value) and value > 0)
 NUMBER = Kind("a number", _is_number)
 
@@ -43,13 +44,13 @@ PIPELINE: Mapping[str, Kind] = {
     "options": TEXT_BY_NAME,
     "spark": TEXT_BY_NAME,
     "storage_options": TEXT_BY_NAME,
-    "trigger_seconds": POSITIVE,
+    "trigger_seconds": PERIOD,
     "max_offsets_per_trigger": COUNT,
     "max_bytes_per_trigger": COUNT,
     "fold_minutes": POSITIVE,
     "fold_idle_seconds": POSITIVE,
     "clean_minutes": POSITIVE,
-    "retention_hours": WHOLE,
+    "retention_hours": HOURS,
     "tombstone_hours": NUMBER,
     "start_seconds": POSITIVE,
     "group": TEXT,

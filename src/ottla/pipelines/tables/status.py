@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from datetime import datetime
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from ottla.client import ClientError
 from ottla.pipelines.tables.pipeline import Pipeline, Table
-from ottla.pipelines.tables.plain_table import read_plain
+from ottla.pipelines.tables.plain_table import PlainTable
 from ottla.pipelines.tables.read import snapshot
 from ottla.pipelines.tables.table import ChangeTable
 from ottla.pipelines.tables.topic_ends import lag_records, spans
@@ -43,8 +45,7 @@ def status(pipeline: Pipeline, table: Table) -> Status:
     except (ClientError, OSError) as error:
         partitions, problem = {}, str(error)
     known = opened.offsets([(table.source, partition) for partition in partitions])
-    changes = read_plain(found.changes)
-    newest = pc.max(changes["_commit_time"]).as_py() if changes.num_rows else None
+    newest = _newest_change(found.changes)
     return Status(
         table=table.name,
         target=table.target,
@@ -59,6 +60,13 @@ def status(pipeline: Pipeline, table: Table) -> Status:
         lag_records=None if problem else lag_records(table.source, partitions, known),
         problem=problem,
     )
+
+
+def _newest_change(changes: PlainTable) -> datetime | None:
+    """Batch by batch and of one column: what waits may be large."""
+    batches = changes.dataset().scanner(columns=["_commit_time"]).to_batches()
+    newest = [pc.max(batch.column(0)) for batch in batches]
+    return pc.max(pa.array(newest)).as_py() if newest else None  # type: ignore[no-any-return]
 
 
 def _last_commit(table: object) -> float | None:
