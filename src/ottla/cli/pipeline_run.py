@@ -109,8 +109,20 @@ def run(options: argparse.Namespace) -> int:
             say=lambda text: print(f"ottla: {text}", file=sys.stderr, flush=True),
             should_stop=lambda: bool(stopping),
         )
-        spark.stop()
+        _end(spark, is_told=bool(stopping))
     return 0
+
+
+def _end(spark: SparkSession, *, is_told: bool) -> None:
+    from py4j.protocol import Py4JError
+
+    from ottla.pipelines.tables.java_end import was_java_told_to_end
+
+    try:
+        spark.stop()
+    except (Py4JError, OSError):
+        if not (is_told and was_java_told_to_end()):
+            raise
 
 
 def _tell_json(progress: Progress) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -174,6 +178,26 @@ def test_a_topic_that_is_not_there_is_told(
         code, told = says(capsys, verb, str(tmp_path / "shop.toml"))
         assert code == 1
         assert "nothing-like-this" in told
+
+
+def test_a_signal_to_all_processes_of_a_pipeline_ends_it_without_an_error(
+    ottla_session: LocalBroker, tmp_path: Path
+) -> None:
+    topic = f"signalled-{tmp_path.name}"
+    ottla_session.topic(topic)
+    text = GOOD.format(bootstrap=ottla_session.bootstrap).replace('"changes"', f'"{topic}"')
+    (tmp_path / "shop.toml").write_text(text)
+    command = [sys.executable, "-m", "ottla", "pipeline", "run", str(tmp_path / "shop.toml"), "--json"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert json.loads(process.stdout.readline())["applied"] == 0
+        os.killpg(process.pid, signal.SIGTERM)
+        told = process.stderr.read()
+    assert process.returncode == 0, told
+    assert "Java process has ended" not in told
 
 
 def test_a_table_of_others_or_with_other_keys_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 from typing import Any
 
 _ADVICE = (
@@ -11,6 +13,8 @@ _ADVICE = (
 _OUT_OF_MEMORY = "OutOfMemoryError"
 _MOST_RESULT = "spark.driver.maxResultSize"
 _EXITS_OF_MEMORY = (3, 52)  # of the Java machine, and of Spark itself
+_TOLD = (signal.SIGTERM, signal.SIGINT)
+_END_SECONDS = 5.0
 
 
 def why_java_ended() -> str | None:
@@ -25,6 +29,18 @@ def why_java_ended() -> str | None:
         return f"Spark's Java process has run out of memory and ended: {_ADVICE}"
     how = f"was ended by signal {-code}" if code < 0 else f"has ended with exit code {code}"
     return f"Spark's Java process {how}; if it was short of memory, {_ADVICE}"
+
+
+def was_java_told_to_end() -> bool:
+    """Whoever ends a service often sends the signal to all of its processes. Asked after Java did not answer."""
+    process = _process()
+    if process is None:
+        return False
+    try:
+        code = process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        return False
+    return any(code in (-number, 128 + number) for number in _TOLD)
 
 
 def why_memory(error: BaseException) -> str | None:

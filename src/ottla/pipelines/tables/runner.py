@@ -16,7 +16,7 @@ from ottla.client import ClientError
 from ottla.pipelines.tables.applier import Applier, BadEvent, ColumnsUnsettled
 from ottla.pipelines.tables.apply import start_stream
 from ottla.pipelines.tables.columns import DoesNotFit
-from ottla.pipelines.tables.java_end import why_java_ended, why_memory
+from ottla.pipelines.tables.java_end import was_java_told_to_end, why_java_ended, why_memory
 from ottla.pipelines.tables.layout import TableRefused
 from ottla.pipelines.tables.pipeline import Pipeline, Table
 from ottla.pipelines.tables.plain_table import StoreFailed
@@ -250,14 +250,17 @@ def run_pipeline(
     runs = [TableRun(spark, pipeline, table, say) for table in pipeline.tables]
     try:
         _keep_running(runs, is_once=is_once, tell=tell, tell_seconds=tell_seconds, should_stop=should_stop)
+        for run in runs:
+            run.finish()
+            tell(run.progress())
     except Exception as error:
+        if should_stop() and was_java_told_to_end():
+            say("Spark's Java process was told to end, too: what waits is folded by the next run")
+            return
         reason = why_java_ended()
         if reason is None or isinstance(error, PipelineFailed):
             raise
         raise PipelineFailed(reason) from error
-    for run in runs:
-        run.finish()
-        tell(run.progress())
 
 
 def _keep_running(

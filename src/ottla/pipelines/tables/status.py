@@ -66,7 +66,7 @@ def _newest_change(changes: PlainTable) -> datetime | None:
     """Batch by batch and of one column: what waits may be large."""
     batches = changes.dataset().scanner(columns=["_commit_time"]).to_batches()
     newest = [pc.max(batch.column(0)) for batch in batches]
-    return pc.max(pa.array(newest)).as_py() if newest else None  # type: ignore[no-any-return]
+    return pc.max(pa.array(newest)).as_py() if newest else None
 
 
 def _last_commit(table: object) -> float | None:
