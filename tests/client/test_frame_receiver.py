@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.client.network.frame_receiver import FrameReceiver
+from ottla.wire.errors import ProtocolError
 from ottla.wire.parts import Buffer
-from ottla.wire.protocol_error import ProtocolError
 from tests.client.scripted_broker import frame
 
 

@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ottla.wire.apis import APIS, Api
+from ottla.wire.errors import ProtocolError
 from ottla.wire.frames import decode_request, decode_response, encode_request, encode_response
 from ottla.wire.messages.consumer_protocol import decode_assignment, decode_subscription
 from ottla.wire.messages.group_records import GROUP_RECORDS
 from ottla.wire.messages.metadata import MetadataResponse
 from ottla.wire.messages.transaction_records import TRANSACTION_RECORDS
-from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.registry import REQUESTS, RESPONSES
 from ottla.wire.schema import Request, Response
 from ottla.wire.varint import uvarint

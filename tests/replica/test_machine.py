@@ -52,7 +52,7 @@ EVENTS: dict[Event, Callable[[Machine], Effects]] = {
     Event.IN_SYNC: lambda machine: machine.in_sync_set(1, [LEADER]),
     Event.WITHDRAWN: lambda machine: machine.withdrawn(),
     Event.TRANSACTIONS: lambda machine: machine.transactions_from(2),
-    Event.DURABILITY: lambda machine: machine.durability(0),
+    Event.DURABILITY: lambda machine: machine.durability(0, 1),
     Event.TRUNCATED: lambda machine: machine.truncated(4),
     Event.STARTS_AT: lambda machine: machine.starts_at(4),
 }
@@ -96,7 +96,7 @@ def test_an_open_transaction_holds_back_the_last_stable_offset_alone() -> None:
 @pytest.mark.parametrize(("unsynced_records", "acknowledged"), [(0, 2), (3, 5), (9, 6), (UNLIMITED, 6)])
 def test_acknowledgements_wait_for_the_disk_as_the_durability_asks(unsynced_records: int, acknowledged: int) -> None:
     machine = leading((LEADER,), replicas=(LEADER,))
-    machine.durability(unsynced_records)
+    machine.durability(unsynced_records, 1)
     machine.appended(2)
     machine.on_disk(2)
     effects = machine.appended(6)
@@ -113,7 +113,7 @@ def test_acknowledgements_wait_for_the_disk_as_the_durability_asks(unsynced_reco
 def test_what_the_leader_has_only_in_memory_is_not_committed_though_all_others_have_it() -> None:
     """Or one that takes over would show what is gone when the old leader, in sync until then, has lost its power."""
     machine = leading()
-    machine.durability(0)
+    machine.durability(0, 1)
     machine.appended(2)
     for replica in (FOLLOWER, OTHER):
         machine.follower_at(replica, 1, 2, 0)
@@ -187,7 +187,7 @@ def test_who_is_behind_for_too_long_leaves_and_a_busy_leader_is_followed() -> No
 
 def test_too_few_in_sync_take_no_append_with_all_acks_and_commit_nothing() -> None:
     machine = leading((LEADER, FOLLOWER))
-    machine.min_in_sync = 2
+    machine.durability(UNLIMITED, 2)
     assert machine.may_append(ALL) is None
     machine.in_sync_set(1, [LEADER])
     assert machine.may_append(ALL) is ErrorCode.NOT_ENOUGH_REPLICAS
@@ -198,7 +198,7 @@ def test_too_few_in_sync_take_no_append_with_all_acks_and_commit_nothing() -> No
 
 def test_a_topic_of_one_replica_is_content_with_it() -> None:
     machine = leading((LEADER,), replicas=(LEADER,))
-    machine.min_in_sync = 2
+    machine.durability(UNLIMITED, 2)
     assert machine.may_append(ALL) is None
 
 
@@ -289,8 +289,7 @@ class Replicas:
         self.numbers = 0
         self.committed: list[tuple[int, int]] = []
         for machine in self.machines.values():
-            machine.durability(unsynced_records)
-            machine.min_in_sync = min_in_sync
+            machine.durability(unsynced_records, min_in_sync)
         self.elect(LEADER)
 
     def note(self, effects: Effects) -> None:

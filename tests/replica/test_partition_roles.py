@@ -13,7 +13,7 @@ from ottla.log.topic_config import TopicConfig
 from ottla.records.batch import read_header
 from ottla.records.build import build_batch
 from ottla.replica.errors import AppendRefused, NotLeader
-from ottla.replica.machine import ALL, Role
+from ottla.replica.machine import ALL, UNLIMITED, Role
 from ottla.replica.partition import Partition
 from ottla.replica.readers import Bound
 from ottla.wire.errors import ErrorCode
@@ -213,7 +213,7 @@ def test_a_leader_that_may_be_replaced_does_not_call_a_sequence_wrong() -> None:
 
 def test_too_few_in_sync_before_and_after_an_append() -> None:
     partition, shell = make()
-    partition.machine.min_in_sync = 2
+    partition.machine.durability(UNLIMITED, 2)
     told = Told()
     apply(partition, HERE, 0, 0, [HERE, OTHER])
     produce(partition, told, "a")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -10,7 +11,6 @@ from ottla.wire.messages.consumer_protocol import (
     decode_subscription,
 )
 from ottla.wire.messages.control_records import COMMIT, ControlRecordTypeSchema, EndTxnMarker
-from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.versioned import decode_versioned, encode_versioned
 
 SUBSCRIPTION = ConsumerProtocolSubscription(

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ottla.wire.coordinator_records import RecordTypes
+from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.consumer_group_records import (
     ClassicMemberMetadata,
     ClassicProtocol,
@@ -47,7 +48,6 @@ from ottla.wire.messages.transaction_records import (
     TransactionLogKey,
     TransactionLogValue,
 )
-from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.schema import Message
 from ottla.wire.versioned import encode_versioned
 from tests.wire.joined import joined

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from ottla.wire import fast_path as installed
 from ottla.wire.apis import APIS
+from ottla.wire.errors import ProtocolError
 from ottla.wire.frames import encode_request
 from ottla.wire.header import read_request_header, total_bytes
 from ottla.wire.messages.api_versions import ApiVersionsResponse
@@ -28,7 +29,6 @@ from ottla.wire.messages.produce import (
     TopicProduceResponse,
 )
 from ottla.wire.parts import Buffer
-from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.reader import generate_reader
 from ottla.wire.registry import REQUESTS, RESPONSES
 from ottla.wire.schema import Message, Struct, constructor_order

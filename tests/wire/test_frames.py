@@ -9,6 +9,7 @@ from kio.schema.request_header.v1.header import RequestHeader as KioHeader1
 from kio.schema.request_header.v2.header import RequestHeader as KioHeader2
 
 from ottla.wire.apis import API_VERSIONS, APIS, FETCH, HEARTBEAT, SASL_HANDSHAKE, Api
+from ottla.wire.errors import ProtocolError
 from ottla.wire.frames import (
     decode_request,
     decode_request_body,
@@ -27,7 +28,6 @@ from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, Api
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.wire.protocol_error import ProtocolError
 from tests.wire.joined import joined
 from tests.wire.kio_counterpart import write_entity
 from tests.wire.strategies import TEXTS

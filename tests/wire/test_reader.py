@@ -6,12 +6,12 @@ import linecache
 
 import pytest
 
+from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
 from ottla.wire.messages.fetch import FetchRequest, FetchResponse, ReplicaState
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.messages.produce import ProduceRequest
-from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.reader import generate_reader
 from ottla.wire.versioned import decode_body
 

@@ -7,8 +7,8 @@ import pickle
 
 import pytest
 
+from ottla.wire.errors import ProtocolError
 from ottla.wire.layout import fields_of, layout_of
-from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.schema import Message, Struct, at, ignorable, tagged
 from ottla.wire.types import Bool, Bytes, Float64, Int8, Int16, Int32, Int64, String, UInt16, Uuid
 from ottla.wire.uuids import ZERO_UUID

@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, given, settings
 
 from ottla.records.build import build_batch
 from ottla.wire.apis import APIS
+from ottla.wire.errors import ProtocolError
 from ottla.wire.layout import carries_records
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.reader import MOST_ELEMENTS, MOST_ELEMENTS_WITH_RECORDS, STEP_ELEMENTS, compile_step_reader
 from ottla.wire.registry import REQUESTS, RESPONSES
 from ottla.wire.schema import Message, Request

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.wire.protocol_error import ProtocolError
+from ottla.wire.errors import ProtocolError
 from ottla.wire.varint import read_uvarint, skip_tags, uvarint
 
 

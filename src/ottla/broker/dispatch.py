@@ -20,11 +20,11 @@ from ottla.broker.network.slot import Slot
 from ottla.broker.quotas.quotas import REQUEST_PERCENTAGE
 from ottla.wire import apis
 from ottla.wire.apis import PRODUCE, Api
+from ottla.wire.errors import ProtocolError
 from ottla.wire.fast_path import encode_usual, read_header
 from ottla.wire.frames import encode_response, encode_response_in_steps
 from ottla.wire.header import RequestHeader
 from ottla.wire.messages.api_versions import ApiVersionsRequest
-from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.registry import REQUESTS
 from ottla.wire.schema import Reader, Response
 

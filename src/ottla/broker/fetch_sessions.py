@@ -9,12 +9,12 @@ from __future__ import annotations
 import itertools
 import random
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ottla.controller.topic_names import MOST_CHARACTERS
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.fetch import FetchableTopicResponse, FetchPartition, FetchRequest
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -29,20 +29,6 @@ Key = tuple[str | bytes, int]  # a topic's name or id, and the partition
 def is_name_kept(key: Key) -> bool:
     """Whether a topic can have that name: others are answered, and not remembered, for they may be very long."""
     return len(key[0]) <= MOST_CHARACTERS
-
-
-def answered_topic(
-    topics: MutableMapping[str | bytes, FetchableTopicResponse], name_or_id: str | bytes
-) -> FetchableTopicResponse:
-    """The part of an answer that has the partitions of a topic, begun if there is none yet."""
-    topic = topics.get(name_or_id)
-    if topic is None:
-        topic = topics[name_or_id] = FetchableTopicResponse(partitions=[])
-        if isinstance(name_or_id, str):
-            topic.topic = name_or_id
-        else:
-            topic.topic_id = name_or_id
-    return topic
 
 
 class Wanted:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.loop.slices import Slices, Steps, begin
+from ottla.wire.errors import ProtocolError
 from ottla.wire.frames import decode_request_body_in_steps
-from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.schema import Response
 
 if TYPE_CHECKING:

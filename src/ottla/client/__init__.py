@@ -1,6 +1,8 @@
 """The client, for Ottla and for Apache Kafka: `Producer`, `Consumer`, `Reader` and `Admin`.
 
 The names here block. `ottla.client.aio` has the same ones for asyncio: one core, two faces.
+
+What happens to it is logged as `ottla.client`: outages, rebalances and moves at info, what needs somebody at warning.
 """
 
 from __future__ import annotations

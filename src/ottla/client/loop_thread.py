@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 import weakref
@@ -10,7 +11,8 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
-from ottla.client.log import logger
+_logger = logging.getLogger("ottla.client")
+
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -118,7 +120,7 @@ def _serve(loop: asyncio.AbstractEventLoop, is_over: threading.Event) -> None:
             try:
                 loop.run_forever()
             except BaseException:
-                logger.exception("a callback wanted to end the client's thread, which goes on")
+                _logger.exception("a callback wanted to end the client's thread, which goes on")
     finally:
         loop.close()
 

@@ -14,8 +14,8 @@ from ottla.coordinator.offsets.offsets import Committed, PartitionKey
 from ottla.coordinator.told import told_assignment, told_subscription
 from ottla.coordinator.topics_view import TopicsView, TopicView
 from ottla.records.growth import NO_OFFSET, held_back
+from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment
-from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.uuids import ZERO_UUID
 from ottla.wire.versioned import encode_versioned, read_int16
 

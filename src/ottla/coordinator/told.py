@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from ottla.wire.parts import Buffer
-from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.reader import MOST_ELEMENTS, STEP_ELEMENTS
 from ottla.wire.schema import Message
 from ottla.wire.versioned import decode_versioned_in_steps

@@ -54,7 +54,7 @@ class Event(enum.Enum):
     IN_SYNC = "these replicas are in sync now"
     WITHDRAWN = "a proposal was refused"
     TRANSACTIONS = "the first open transaction begins at an offset"
-    DURABILITY = "so many records may be acknowledged before they are on the disk"
+    DURABILITY = "what is asked of a record before it is acknowledged"
     TRUNCATED = "the log was cut"
     STARTS_AT = "the log starts later"
 
@@ -251,9 +251,10 @@ class Machine:
 
     # The disk
 
-    def durability(self, unsynced_records: int) -> Effects:
-        """From now on so many records may be acknowledged before they are on the disk; UNLIMITED: it is not asked."""
-        self.unsynced_records = unsynced_records
+    def durability(self, unsynced_records: int, min_in_sync: int) -> Effects:
+        """From now on so many records may be acknowledged before they are on the disk (UNLIMITED: it is not asked),
+        and acks -1 takes so many replicas in sync."""
+        self.unsynced_records, self.min_in_sync = unsynced_records, min_in_sync
         return self._moved()
 
     def on_disk(self, offset: int) -> Effects:

@@ -298,8 +298,7 @@ class Partition:
         config = self._config = self.log.config
         unsynced_records = self._on_disk.configure(config)
         self.writer.most_gathered_bytes = min(MOST_GATHERED_BYTES, config.segment_bytes)
-        self.machine.min_in_sync = config.min_insync_replicas
-        return self.machine.durability(unsynced_records)
+        return self.machine.durability(unsynced_records, config.min_insync_replicas)
 
     def is_committed(self, end_offset: int) -> bool:
         """Whether all below an offset is kept as the replicas and the durability ask."""
@@ -470,7 +469,6 @@ class Partition:
 
     def _cut(self) -> None:
         log, machine = self.log, self.machine
-        machine.start_offset = log.log_start_offset
         machine.truncated(log.end_offset)
         machine.starts_at(log.log_start_offset)
         self._tell_log()

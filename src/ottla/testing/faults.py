@@ -19,10 +19,9 @@ from ottla.testing.chance import Chance, RequestOdds
 from ottla.testing.refusals import can_be_refused, refusal
 from ottla.wire import apis
 from ottla.wire.apis import Api
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.frames import decode_request_body, encode_response
 from ottla.wire.header import RequestHeader, read_request_header
-from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.registry import REQUESTS
 from ottla.wire.schema import Request
 

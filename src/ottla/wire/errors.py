@@ -1,4 +1,7 @@
-"""Kafka's error codes, as of 4.3.1: the number, what it means, and whether trying again may help."""
+"""What goes wrong: bytes that are not the protocol's, and Kafka's error codes, as of 4.3.1.
+
+A code has a number and a meaning, and says whether trying again may help.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,10 @@ from typing import Final
 from ottla.wire.texts import shortened
 
 _RETRIABLE = True
+
+
+class ProtocolError(ValueError):
+    """Bytes that are not what Kafka's protocol says they are. Close the connection they came from."""
 
 
 class ErrorCode(IntEnum):

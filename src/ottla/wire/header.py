@@ -6,8 +6,8 @@ import struct
 from typing import Any, NamedTuple
 
 from ottla.wire.apis import API_VERSIONS, BY_KEY, Api
+from ottla.wire.errors import ProtocolError
 from ottla.wire.parts import BUFFERS, Buffer, Part
-from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.varint import read_uvarint, skip_tags
 
 _REQUEST = struct.Struct(">hhih")

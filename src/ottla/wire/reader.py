@@ -11,8 +11,8 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import NoReturn, cast
 
+from ottla.wire.errors import ProtocolError
 from ottla.wire.layout import Array, Field, Nested, carries_records, layout_of, least_size_bytes
-from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.schema import Message, Reader, Request, StepReader, Struct, constructor_order
 from ottla.wire.source import Source
 from ottla.wire.types import LONGEST_STRING_BYTES, Blob, Fixed, Kind, RecordsBlob, Text

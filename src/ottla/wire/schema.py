@@ -21,8 +21,8 @@ from collections.abc import Callable, Generator
 from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar, cast, dataclass_transform
 
 from ottla.wire.apis import Api
+from ottla.wire.errors import ProtocolError
 from ottla.wire.parts import Buffer, Part
-from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.versions import ALWAYS, NEVER, Versions, parse_versions
 
 T = TypeVar("T")

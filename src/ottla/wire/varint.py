@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ottla.wire.errors import ProtocolError
 from ottla.wire.parts import Buffer
-from ottla.wire.protocol_error import ProtocolError
 
 _MOST_IN_FIFTH_BYTE = 0x07
 """Four bytes have 28 bits; a length has no more than 31."""

@@ -9,8 +9,8 @@ import struct
 from collections.abc import Generator
 from typing import TypeVar, cast
 
+from ottla.wire.errors import ProtocolError
 from ottla.wire.parts import Buffer
-from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.schema import Message
 
 M = TypeVar("M", bound=Message)

@@ -9,7 +9,7 @@ import enum
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
-from ottla.wire.protocol_error import ProtocolError
+from ottla.wire.errors import ProtocolError
 
 
 class Operation(enum.IntEnum):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import TypeVar
 
 from ottla.broker.config.layers import BrokerSettings
 from ottla.broker.controller.controller import Controller
@@ -34,6 +34,7 @@ from ottla.wire.uuids import new_uuid
 TOPICS_A_PART = 50
 PARTITIONS_A_PART = 500
 
+N = TypeVar("N", NewTopic, NewPartitions)
 Charge = Callable[[int], None]
 """Counts partitions that come or go against somebody's quota; ApiError where that is used up."""
 
@@ -75,21 +76,11 @@ class TopicRequests:
     def _create_some(
         self, asked: Sequence[CreatableTopic], validate_only: bool, charge: Charge
     ) -> Generator[Waiting, None, dict[str, NewTopic | ApiError]]:
-        decisions: dict[str, NewTopic | ApiError] = {}
-
-        def decide() -> list[NewTopic]:
+        def decide() -> dict[str, NewTopic | ApiError]:
             cluster = self._controller.cluster
-            decisions.update(decide_creations(cluster, asked, self._defaults(), self._random, self.new_topic_id))
-            topics = [decision for decision in decisions.values() if isinstance(decision, NewTopic)]
-            for topic in topics:
-                _charge(charge, len(topic.node.replicas), topic.name, decisions)
-            charged = [topic for topic in topics if decisions[topic.name] is topic]
-            return [] if validate_only else charged
+            return decide_creations(cluster, asked, self._defaults(), self._random, self.new_topic_id)
 
-        for change, refusal in (yield from self._controller.decided(decide)):
-            if refusal is not None and isinstance(change, NewTopic):
-                decisions[change.name] = refusal
-        return decisions
+        return self._decided(decide, lambda new: len(new.node.replicas), validate_only, charge)
 
     # Expanding
 
@@ -116,18 +107,33 @@ class TopicRequests:
         charge: Charge,
         in_order: Mapping[str, InOrder],
     ) -> Generator[Waiting, None, dict[str, NewPartitions | ApiError]]:
-        decisions: dict[str, NewPartitions | ApiError] = {}
+        def decide() -> dict[str, NewPartitions | ApiError]:
+            return decide_expansions(self._controller.cluster, asked, self._random, in_order)
 
-        def decide() -> list[NewPartitions]:
-            decisions.update(decide_expansions(self._controller.cluster, asked, self._random, in_order))
-            found = [decision for decision in decisions.values() if isinstance(decision, NewPartitions)]
-            for new in found:
-                _charge(charge, len(new.replicas), new.name, decisions)
-            charged = [new for new in found if decisions[new.name] is new]
-            return [] if validate_only else charged
+        return self._decided(decide, lambda new: len(new.replicas), validate_only, charge)
 
-        for change, refusal in (yield from self._controller.decided(decide)):
-            if refusal is not None and isinstance(change, NewPartitions):
+    def _decided(
+        self,
+        decide: Callable[[], dict[str, N | ApiError]],
+        count: Callable[[N], int],
+        validate_only: bool,
+        charge: Charge,
+    ) -> Generator[Waiting, None, dict[str, N | ApiError]]:
+        """What becomes of each name when it is decided and kept. `count`: the partitions that are to be paid for."""
+        decisions: dict[str, N | ApiError] = {}
+
+        def charged() -> list[N]:
+            decisions.update(decide())
+            for name, new in list(decisions.items()):
+                if not isinstance(new, ApiError):
+                    try:
+                        charge(count(new))
+                    except ApiError as refusal:
+                        decisions[name] = refusal.bare
+            return [] if validate_only else [new for new in decisions.values() if not isinstance(new, ApiError)]
+
+        for change, refusal in (yield from self._controller.decided(charged)):
+            if refusal is not None and isinstance(change, NewTopic | NewPartitions):
                 decisions[change.name] = refusal
         return decisions
 
@@ -179,13 +185,6 @@ class TopicRequests:
         except ApiError as refusal:
             return refusal.bare
         return decision._replace(partition_count=len(topic.replicas))
-
-
-def _charge(charge: Charge, partitions: int, name: str, decisions: dict[str, Any]) -> None:
-    try:
-        charge(partitions)
-    except ApiError as refusal:
-        decisions[name] = refusal.bare
 
 
 def _creation_parts(topics: Sequence[CreatableTopic]) -> Iterator[list[CreatableTopic]]:

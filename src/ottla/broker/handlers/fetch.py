@@ -11,17 +11,16 @@ import enum
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.fetch_sessions import Fetching, Key, Wanted, answered_topic
+from ottla.broker.fetch_answers import NO_RECORDS, answered_topic, failed, found
+from ottla.broker.fetch_sessions import Fetching, Key, Wanted
 from ottla.broker.leaders import HINTED, LeaderHints, nearest_replica
 from ottla.broker.quotas.quotas import CONSUMER_BYTE_RATE
-from ottla.broker.replication.serving import FIRST_VERSION_WITH_LEADER, NO_RECORDS, failed, replica_of
+from ottla.broker.replication.serving import FIRST_VERSION_WITH_LEADER, replica_of
 from ottla.log.errors import LogError
 from ottla.replica.errors import NotAvailableYet
 from ottla.replica.readers import Bound
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import (
-    AbortedTransaction,
-    EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from ottla.broker.dispatch import Context
     from ottla.broker.loop.loop import Timer
     from ottla.broker.loop.slices import Steps
-    from ottla.replica.partition import Partition, Read
+    from ottla.replica.partition import Partition
 
 READ_COMMITTED = 1
 ISOLATION_LEVELS = (0, READ_COMMITTED)
@@ -188,7 +187,7 @@ class Fetch:
         if read.records is not None:
             self._found_bytes += read.records.size_bytes
             self._has_news |= read.is_cut  # or it would wait for what it does not get now
-        return _shaped(key[1], read)
+        return found(key[1], read)
 
     def _check_follower(self, partition: Partition, offset: int) -> None:
         """A follower serves consumers that know of it, as far as it knows what is committed (KIP-392)."""
@@ -356,24 +355,3 @@ def _is_news(wanted: Wanted, data: PartitionData) -> bool:
 
 def _told(data: PartitionData) -> tuple[int, int, int]:
     return data.high_watermark, data.last_stable_offset, data.log_start_offset
-
-
-def _shaped(index: int, read: Read) -> PartitionData:
-    aborted = None
-    if read.aborted is not None:
-        aborted = [
-            AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset) for entry in read.aborted
-        ]
-    diverging = None
-    if read.diverging is not None:
-        diverging = EpochEndOffset(epoch=read.diverging[0], end_offset=read.diverging[1])
-    return PartitionData(
-        partition_index=index,
-        error_code=0,
-        high_watermark=read.high_watermark,
-        last_stable_offset=read.last_stable_offset,
-        log_start_offset=read.log_start_offset,
-        diverging_epoch=diverging,
-        aborted_transactions=aborted,
-        records=NO_RECORDS if read.records is None else read.records,
-    )

@@ -22,9 +22,9 @@ from ottla.broker.events import Events
 from ottla.broker.loop.loop import READ, WRITE, Loop, Timer
 from ottla.broker.loop.system import Buffer, Socket
 from ottla.wire.apis import FETCH, Api
+from ottla.wire.errors import ProtocolError
 from ottla.wire.frames import decode_response, encode_request
 from ottla.wire.header import read_correlation_id
-from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.schema import Request, Response
 
 events = Events("ottla.broker")

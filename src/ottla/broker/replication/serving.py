@@ -12,13 +12,13 @@ import itertools
 from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, cast
 
+from ottla.broker.fetch_answers import NO_RECORDS, answered_topic, failed, found
 from ottla.broker.fetch_sessions import (
     FIRST_VERSION_WITH_TOPIC_IDS,
     INITIAL_EPOCH,
     LARGEST_EPOCH,
     MOST_UNKNOWN,
     Key,
-    answered_topic,
     is_name_kept,
 )
 from ottla.broker.loop.slices import Steps, finished
@@ -27,7 +27,6 @@ from ottla.log.errors import LogError, OffsetOutOfRange
 from ottla.replica.readers import Bound
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import (
-    EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -41,9 +40,8 @@ if TYPE_CHECKING:
     from ottla.broker.dispatch import Context
     from ottla.broker.loop.loop import Timer
     from ottla.broker.network.connection import Connection
-    from ottla.replica.partition import Partition, Read
+    from ottla.replica.partition import Partition
 
-NO_RECORDS = b""
 AT_ONCE = 500  # partitions that are looked at without letting others in between
 HIGH_WATERMARK_SECONDS = 0.005  # how long a new high watermark waits for records to go with
 FIRST_VERSION_WITH_LEADER = 16
@@ -330,7 +328,11 @@ class ReplicaSession:
             self._throttle.record(partition, self.replica, read.records.size_bytes)
         elif asked.fetch_offset < partition.log.end_offset:
             self._fresh[key] = None  # there is no room for it in this answer
-        return shaped(key[1], partition, read)
+        data = found(key[1], read)
+        # As they are now: the follower's position may have moved them.
+        data.high_watermark = partition.machine.high_watermark
+        data.last_stable_offset = partition.machine.last_stable_offset
+        return data
 
     def _wait_on(self, partition: Partition, key: Key, followed: SessionPartition) -> None:
         if self.is_kept and followed.partition is not partition:
@@ -374,31 +376,3 @@ class ReplicaSession:
         self._found = {}
         session_id = self.session_id if self.is_kept else 0
         return FetchResponse(session_id=session_id, responses=list(topics.values()))
-
-
-def shaped(index: int, partition: Partition, read: Read) -> PartitionData:
-    diverging = None
-    if read.diverging is not None:
-        diverging = EpochEndOffset(epoch=read.diverging[0], end_offset=read.diverging[1])
-    return PartitionData(
-        partition_index=index,
-        error_code=0,
-        high_watermark=partition.machine.high_watermark,
-        last_stable_offset=partition.machine.last_stable_offset,
-        log_start_offset=read.log_start_offset,
-        diverging_epoch=diverging,
-        aborted_transactions=None,
-        records=NO_RECORDS if read.records is None else read.records,
-    )
-
-
-def failed(index: int, code: ErrorCode, log_start_offset: int = -1) -> PartitionData:
-    return PartitionData(
-        partition_index=index,
-        error_code=code,
-        high_watermark=-1,
-        last_stable_offset=-1,
-        log_start_offset=log_start_offset,
-        aborted_transactions=None,
-        records=NO_RECORDS,
-    )

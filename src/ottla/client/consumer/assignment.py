@@ -8,6 +8,7 @@ is cancelled is done again.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -22,7 +23,8 @@ from ottla.client.group.machine import NOTHING, Change
 from ottla.client.group.member import Member
 from ottla.client.group.offsets import Membership, TopicPartition
 from ottla.client.group.subscription import Subscription
-from ottla.client.log import logger
+
+_logger = logging.getLogger("ottla.client")
 
 MOST_LOCATING_SECONDS = 10.0
 """For how long the user is not told of partitions, because it is not known where to begin."""
@@ -149,7 +151,7 @@ class Assignment:
             try:
                 await self._committer.commit_finished(self._positions)
             except ClientError as error:
-                logger.warning("group %s: the last offsets were not committed: %s", self._options.group, error)
+                _logger.warning("group %s: the last offsets were not committed: %s", self._options.group, error)
 
     async def close(self) -> None:
         """Commits what is finished, and leaves the group."""
@@ -216,7 +218,7 @@ class Assignment:
         try:
             await self._committer.commit_finished(revoked)
         except ClientError as error:
-            logger.warning("group %s: offsets of what is given up were not committed: %s", self._options.group, error)
+            _logger.warning("group %s: offsets of what is given up were not committed: %s", self._options.group, error)
 
     def _has(self, place: PartitionPosition) -> bool:
         return self._positions.get(place.topic_partition) is place

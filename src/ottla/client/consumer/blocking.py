@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
@@ -24,11 +25,12 @@ from ottla.client.consumer.statistics import ConsumerStatistics
 from ottla.client.errors import CommitFailed, DeserializationFailed
 from ottla.client.group.machine import Change
 from ottla.client.group.offsets import GroupOffsets, TopicPartition, as_places
-from ottla.client.log import logger
 from ottla.client.message import Message
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_logger = logging.getLogger("ottla.client")
 
 T = TypeVar("T")
 
@@ -232,7 +234,7 @@ class Consumer(Face[consumer.Consumer]):
                 elif failed is not None:
                     self._bury_in_transaction(failed, recovery)
             except CommitFailed as error:
-                logger.warning("%s", error)
+                _logger.warning("%s", error)
                 core.start_rewinding()
             except BaseException:
                 core.start_rewinding()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, Unpack
@@ -37,7 +38,6 @@ from ottla.client.consumer.statistics import ConsumerStatistics
 from ottla.client.errors import CommitFailed, DeserializationFailed
 from ottla.client.group.machine import Change, MemberSettings
 from ottla.client.group.offsets import GroupOffsets, Offset, TopicPartition, as_places
-from ottla.client.log import logger
 from ottla.client.message import Message, message_of
 from ottla.client.network.cluster import ClientOptions
 from ottla.client.offsets import EARLIEST, Isolation, Position, check_position
@@ -45,6 +45,8 @@ from ottla.client.serde.binding import Deserializer, Deserializers
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_logger = logging.getLogger("ottla.client")
 
 T = TypeVar("T")
 Handler: TypeAlias = Callable[[Message], Awaitable[Any] | Any]
@@ -346,7 +348,7 @@ class Consumer:
                 else:
                     await self._handle_in_transaction(handler, records, recovery)
             except CommitFailed as error:
-                logger.warning("%s", error)
+                _logger.warning("%s", error)
                 self.core.rewind_all()
             except BaseException:
                 self.core.rewind_all()

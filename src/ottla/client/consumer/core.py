@@ -7,6 +7,7 @@ between awaits, so it is whole whenever a user cancels a call. What was begun th
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -35,11 +36,12 @@ from ottla.client.group.offsets import (
     as_places,
 )
 from ottla.client.group.subscription import Subscription
-from ottla.client.log import logger
 from ottla.client.network.cluster import ClientOptions, Cluster
 from ottla.client.network.connection import Connection
 from ottla.client.offsets import Position, find_offsets
 from ottla.records import checksum
+
+_logger = logging.getLogger("ottla.client")
 
 DEFAULT_WAIT_MS = 500
 
@@ -161,7 +163,7 @@ class ConsumerCore:
                 async with asyncio.timeout(timeout_seconds):
                     await self._assignment.close()
         except TimeoutError:
-            logger.warning("group %s: no time to commit the last offsets and to leave", self._options.group)
+            _logger.warning("group %s: no time to commit the last offsets and to leave", self._options.group)
         finally:
             await self._release()
 

@@ -8,6 +8,7 @@ records meanwhile. What is held and what is asked for together stay within `buff
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import Callable
 from itertools import count
@@ -20,12 +21,13 @@ from ottla.client.consumer.partition_position import PartitionPosition
 from ottla.client.consumer.statistics import Counters
 from ottla.client.errors import ClientError, DamagedBatch, LogTruncated, ServerError, UnknownTopicOrPartition
 from ottla.client.group.offsets import TopicPartition
-from ottla.client.log import logger
 from ottla.client.network.cluster import Cluster, Line
 from ottla.client.network.metadata import Topic
 from ottla.client.network.retry import LONGEST_PAUSE_MS
 from ottla.client.offsets import Isolation
 from ottla.wire.errors import ErrorCode
+
+_logger = logging.getLogger("ottla.client")
 
 FETCHED_AHEAD = 2
 """So many answers of a partition are held."""
@@ -130,7 +132,7 @@ class Fetcher:
         return next_due
 
     def _lose_offset(self, place: PartitionPosition, reason: str) -> None:
-        logger.info("%s: %s", place.topic_partition, reason)
+        _logger.info("%s: %s", place.topic_partition, reason)
         place.lose_offset()
         self._told.offset_gone()
 
@@ -228,7 +230,7 @@ class Fetcher:
         """The log has parted from what was read: reading goes on from there, or, without a start, that is an error."""
         if self._is_handed_out(place):
             if self._goes_back:
-                logger.warning("%s", truncated)
+                _logger.warning("%s", truncated)
                 place.go_back(truncated)
             else:
                 self._fail(place, truncated)
@@ -319,7 +321,7 @@ class Fetcher:
         for one, before in leaders.items():
             after = self._cluster.leader_id(*one)
             if after != before and after is not None:
-                logger.info("%s: broker %d leads it now, not %s", one, after, before)
+                _logger.info("%s: broker %d leads it now, not %s", one, after, before)
                 place = self.positions.get(one)
                 if place is not None:
                     place.resting_until = 0.0
@@ -327,12 +329,12 @@ class Fetcher:
     def _is_away(self, leader_id: int, error: ClientError) -> None:
         if leader_id not in self._away_since:
             self._away_since[leader_id] = self._loop.time()
-            logger.info("broker %d gives nothing: %s", leader_id, error)
+            _logger.info("broker %d gives nothing: %s", leader_id, error)
 
     def _is_back(self, leader_id: int) -> None:
         since = self._away_since.pop(leader_id, None)
         if since is not None:
-            logger.info("broker %d answers again after %.1f s", leader_id, self._loop.time() - since)
+            _logger.info("broker %d answers again after %.1f s", leader_id, self._loop.time() - since)
 
 
 def _without_leader(place: PartitionPosition) -> ServerError:

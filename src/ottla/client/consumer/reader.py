@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -15,11 +16,12 @@ from ottla.client.consumer.fetched_data import Fetched, FetchedData
 from ottla.client.consumer.growth_order import GrowthOrder
 from ottla.client.consumer.leader_epochs import UNKNOWN, LeaderEpochs
 from ottla.client.errors import ClientError, LogTruncated, ServerError, TopicRecreated
-from ottla.client.log import logger
 from ottla.client.network.cluster import ClientOptions, Cluster
 from ottla.client.network.retry import Patience
 from ottla.client.offsets import EARLIEST, LATEST, Isolation, Position, check_position, find_offsets
 from ottla.wire.errors import ErrorCode
+
+_logger = logging.getLogger("ottla.client")
 
 DEFAULT_WAIT_MS = 500
 DEFAULT_FETCH_BYTES = FetchLimits().fetch_bytes
@@ -339,7 +341,7 @@ class Reader:
         if error is None:
             return
         if isinstance(error, LogTruncated) and self._reset is not None and error.partition is not None:
-            logger.warning("%s", error)
+            _logger.warning("%s", error)
             place = places[error.partition]
             place.offset = place.given_offset = error.offset
             place.leader_epochs.begin(error.epoch)

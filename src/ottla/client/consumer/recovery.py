@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Self, TypedDict
 
 from ottla.client.checks import check_numbers, why_no_topic
-from ottla.client.log import logger
 from ottla.client.message import Message
 from ottla.client.network.cluster import ClientOptions
 from ottla.client.producer.producer import Producer
 from ottla.client.serde.binding import Serialized
 from ottla.records.codec import Record
+
+_logger = logging.getLogger("ottla.client")
 
 LONGEST_BACKOFF_MS = 60_000
 LEAST = {"retries": 0, "backoff_ms": 0}
@@ -67,7 +69,7 @@ class Recovery:
         """Whether there is another attempt, for which it is time now."""
         if attempt > self._retries:
             return False
-        logger.info("attempt %d at %r failed: %r", attempt, message, error)
+        _logger.info("attempt %d at %r failed: %r", attempt, message, error)
         await asyncio.sleep(min(self._backoff_ms * 2 ** min(attempt - 1, 60), LONGEST_BACKOFF_MS) / 1000)
         return True
 
@@ -81,7 +83,7 @@ class Recovery:
         """To the dead letters, as it came; without such a topic the error is raised."""
         if self._dead_letter is None:
             raise error
-        logger.warning("%s-%s at %d goes to %s: %r", topic, partition, record.offset, self._dead_letter, error)
+        _logger.warning("%s-%s at %d goes to %s: %r", topic, partition, record.offset, self._dead_letter, error)
         reason = [
             ("dead-letter.topic", (topic or "").encode()),
             ("dead-letter.partition", b"%d" % (partition or 0)),

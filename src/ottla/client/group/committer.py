@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Protocol
@@ -14,9 +15,10 @@ from ottla.client.group.commit import Commit
 from ottla.client.group.commits import ask_for_committed, ask_to_commit, fetch_committed
 from ottla.client.group.coordinator import Coordinator
 from ottla.client.group.offsets import Membership, Offset, TopicPartition
-from ottla.client.log import logger
 from ottla.client.network.retry import Patience
 from ottla.wire.uuids import ZERO_UUID
+
+_logger = logging.getLogger("ottla.client")
 
 
 class CommitsAs(Protocol):
@@ -121,4 +123,4 @@ class Committer:
             try:
                 await self.commit_finished(list(self._positions), is_patient=False)
             except ClientError as error:
-                logger.warning("group %s: offsets were not committed: %s", self._as.membership.group_id, error)
+                _logger.warning("group %s: offsets were not committed: %s", self._as.membership.group_id, error)

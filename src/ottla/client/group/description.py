@@ -10,7 +10,7 @@ from ottla.client.group.blobs import read_assignment
 from ottla.client.group.coordinator import Coordinator
 from ottla.client.group.offsets import TopicPartition
 from ottla.wire.apis import CONSUMER_GROUP_DESCRIBE
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -20,7 +20,6 @@ from ottla.wire.messages.consumer_group_describe import (
 from ottla.wire.messages.consumer_protocol import decode_subscription
 from ottla.wire.messages.describe_groups import DescribedGroupMember, DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.wire.parts import Buffer
-from ottla.wire.protocol_error import ProtocolError
 
 CONSUMER = "consumer"
 CLASSIC = "classic"

@@ -7,6 +7,7 @@ a user cancels can leave it half done.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -41,10 +42,11 @@ from ottla.client.group.machine import (
 from ottla.client.group.offsets import Membership, TopicPartition
 from ottla.client.group.requests import ClassicRequests, ConsumerRequests, Requests
 from ottla.client.group.subscription import Subscription
-from ottla.client.log import logger
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.metadata import Topic
 from ottla.client.network.retry import LONGEST_PAUSE_MS
+
+_logger = logging.getLogger("ottla.client")
 
 SHORTEST_WATCH_SECONDS = 1.0
 LEAST_WATCH_SECONDS = 0.05
@@ -123,7 +125,7 @@ class Member:
     def apply(self, change: Change) -> None:
         for what, partitions in zip(("gave up", "lost", "reads"), change, strict=True):
             if partitions:
-                logger.info("group %s: %s %s", self.group_id, what, ", ".join(map(str, sorted(partitions))))
+                _logger.info("group %s: %s %s", self.group_id, what, ", ".join(map(str, sorted(partitions))))
         self._post(Applied(change))
 
     def polled(self) -> None:
@@ -169,7 +171,7 @@ class Member:
             try:
                 await self._requests.leave(is_closing=True)
             except ClientError as error:
-                logger.info("group %s could not be left: %s", self.group_id, error)
+                _logger.info("group %s could not be left: %s", self.group_id, error)
 
     # Events and effects.
 
@@ -177,7 +179,7 @@ class Member:
         before = self._machine.state
         effects = self._machine.handle(event)
         if self._machine.state is not before:
-            logger.debug("group %s: %s, now %s", self.group_id, before.name, self._machine.state.name)
+            _logger.debug("group %s: %s, now %s", self.group_id, before.name, self._machine.state.name)
         for effect in effects:
             self._perform(effect)
 
@@ -206,7 +208,7 @@ class Member:
             self._post(self._requests.failure_of(effect, error))
             return
         except Exception as error:  # what other members sent, say, cannot be read
-            logger.exception("group %s: an answer that cannot be used", self.group_id)
+            _logger.exception("group %s: an answer that cannot be used", self.group_id)
             trouble = MalformedAnswer(f"group {self.group_id}: {error!r}")
             self._post(self._requests.failure_of(effect, trouble))
             return
@@ -218,7 +220,7 @@ class Member:
 
     async def _leave_for_now(self) -> None:
         """The user is stuck: others shall have the partitions until it is back."""
-        logger.warning(
+        _logger.warning(
             "group %s: nothing was asked for within max_poll_interval_ms=%d, so the member leaves",
             self.group_id,
             self._machine.settings.max_poll_interval_ms,
@@ -226,7 +228,7 @@ class Member:
         try:
             await self._requests.leave(is_closing=False)
         except ClientError as error:
-            logger.info("group %s could not be left: %s", self.group_id, error)
+            _logger.info("group %s could not be left: %s", self.group_id, error)
 
     async def _find_target(self, rows: Any) -> None:
         assert isinstance(self._requests, ConsumerRequests)
@@ -248,7 +250,7 @@ class Member:
     def _note_trouble(self, error: ClientError) -> None:
         if self._trouble is None:
             self._trouble_since = self._loop.time()
-            logger.info("group %s: trouble with its coordinator: %s", self.group_id, error)
+            _logger.info("group %s: trouble with its coordinator: %s", self.group_id, error)
             self._set_timer("trouble", self.cluster.options.retry_timeout_ms / 1000, self._tell_trouble)
         self._trouble = error
 
@@ -260,7 +262,7 @@ class Member:
         self._pause_seconds = 0.0
         if self._trouble is not None:
             seconds = self._loop.time() - self._trouble_since
-            logger.info("group %s: its coordinator answers again after %.1f s", self.group_id, seconds)
+            _logger.info("group %s: its coordinator answers again after %.1f s", self.group_id, seconds)
             self._trouble = self._trouble_to_tell = None
             self._cancel_timer("trouble")
 
@@ -281,17 +283,17 @@ class Member:
             try:
                 found = await self._requests.subscription.find(self.cluster)
             except ClientError as error:
-                logger.debug("group %s: the topics could not be asked for: %s", self.group_id, error)
+                _logger.debug("group %s: the topics could not be asked for: %s", self.group_id, error)
                 pause_seconds = min(pause_seconds, SHORTEST_WATCH_SECONDS)
             except Exception:  # a mistake of ours, which must not be the end of it
-                logger.exception("group %s: the topics could not be asked for", self.group_id)
+                _logger.exception("group %s: the topics could not be asked for", self.group_id)
             else:
                 if seen is not None and _shape(found) != _shape(seen):
                     self._requests.topics_changed()
                     self._post(TopicsChanged())
                 missing = self._requests.subscription.wanted(found) - set(found)
                 if seen is None and missing:
-                    logger.warning("group %s waits for topics that do not exist: %s", self.group_id, sorted(missing))
+                    _logger.warning("group %s waits for topics that do not exist: %s", self.group_id, sorted(missing))
                 if missing or not found:
                     pause_seconds = min(pause_seconds, SHORTEST_WATCH_SECONDS)
                 seen = found

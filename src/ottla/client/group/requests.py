@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from typing import Any, TypeVar
 
@@ -24,7 +25,6 @@ from ottla.client.group.machine import (
 )
 from ottla.client.group.offsets import TopicPartition
 from ottla.client.group.subscription import Subscription, existing_topics
-from ottla.client.log import logger
 from ottla.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -35,6 +35,8 @@ from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestPro
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from ottla.wire.schema import Request, Response
+
+_logger = logging.getLogger("ottla.client")
 
 R = TypeVar("R", bound=Response)
 
@@ -246,7 +248,7 @@ class ConsumerRequests(Requests):
             try:
                 await self._find_topics()
             except ClientError as error:
-                logger.info("group %s: the topics could not be asked for: %s", self._machine.group_id, error)
+                _logger.info("group %s: the topics could not be asked for: %s", self._machine.group_id, error)
         return TargetFound(self._places(rows)), all(row.topic_id in self._ids for row in rows)
 
     def _places(self, rows: list[TopicPartitions]) -> frozenset[TopicPartition]:

@@ -21,12 +21,11 @@ from ottla.client.network.address import Address
 from ottla.client.network.frame_receiver import FrameReceiver
 from ottla.client.network.outgoing import Outgoing
 from ottla.wire.apis import API_VERSIONS, EXPAND_IN_ORDER, GROWTH_FEATURE, PRODUCE, Api
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.frames import decode_response, encode_request
 from ottla.wire.header import read_correlation_id
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.parts import Buffer, Joined
-from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.schema import Request, Response
 from ottla.wire.versions import Versions
 from ottla.wire.writer import VersionTooLow

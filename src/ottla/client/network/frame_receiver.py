@@ -6,8 +6,8 @@ import struct
 from collections import deque
 
 from ottla.records.codec import uncleared
+from ottla.wire.errors import ProtocolError
 from ottla.wire.parts import Buffer
-from ottla.wire.protocol_error import ProtocolError
 
 _SIZE = struct.Struct(">i")
 # Far above what brokers send, and below what the first bytes of other protocols (TLS, HTTP) look like as a size.

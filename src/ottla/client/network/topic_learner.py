@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.client.errors import ClientError, ServerError, UnknownTopicOrPartition
-from ottla.client.log import logger
 from ottla.client.network.cluster import CREATION_PAUSE_MS, Cluster
 from ottla.client.network.metadata import Topic
 from ottla.client.network.retry import Pace
 from ottla.wire.errors import ErrorCode
+
+_logger = logging.getLogger("ottla.client")
 
 
 class Learned(NamedTuple):
@@ -58,7 +60,7 @@ class TopicLearner:
                 continue
             except Exception as error:
                 # A mistake of ours: nobody is to wait for it for ever.
-                logger.exception("topics could not be asked for")
+                _logger.exception("topics could not be asked for")
                 for name in names:
                     self._fail(name, ClientError(f"topics cannot be asked for: {error!r}", topic=name))
                 return

@@ -8,8 +8,8 @@ from typing import TypeAlias
 from ottla.coordinator.group import Client
 from ottla.coordinator.operation import Reply
 from ottla.coordinator.told import told_subscription
+from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.offset_and_group_records import MemberMetadata
-from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.texts import size_bytes
 
 Protocols: TypeAlias = Sequence[tuple[str, bytes]]

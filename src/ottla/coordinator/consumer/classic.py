@@ -22,13 +22,12 @@ from ottla.coordinator.consumer.timers import JOIN, REBALANCE, SYNC
 from ottla.coordinator.operation import Operation, Reply
 from ottla.coordinator.told import told_subscription
 from ottla.coordinator.topics_view import TopicsView
-from ottla.wire.errors import ApiError, ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode, ProtocolError
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.join_group import JoinGroupResponse
 from ottla.wire.messages.leave_group import MemberIdentity, MemberResponse
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.uuids import uuid_text
 
 if TYPE_CHECKING:

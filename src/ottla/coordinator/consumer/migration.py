@@ -26,9 +26,8 @@ from ottla.coordinator.group import Client
 from ottla.coordinator.operation import Operation
 from ottla.coordinator.told import told_assignment, told_subscription
 from ottla.coordinator.topics_view import TopicsView
-from ottla.wire.errors import ApiError, ErrorCode
+from ottla.wire.errors import ApiError, ErrorCode, ProtocolError
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartition
-from ottla.wire.protocol_error import ProtocolError
 from ottla.wire.versioned import encode_versioned, read_int16
 
 if TYPE_CHECKING:
