@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from collections import defaultdict
 from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src" / "ottla"
+ARCHITECTURE = Path(__file__).parent.parent / "docs" / "ARCHITECTURE.md"
 MOST_LINES = 500
 
 LONG_FILES = {
@@ -97,6 +99,20 @@ def test_no_callback_is_set_as_an_attribute_from_afar() -> None:
                     if isinstance(node, ast.Assign) and _is_callback(node.value, methods):
                         found[name] += [ast.unparse(node) for target in node.targets if _is_of_another(target)]
     assert {name for name, lines in found.items() if lines} <= CALLBACKS_SET_FROM_AFAR.keys(), found
+
+
+def test_the_page_of_the_house_names_what_is_there() -> None:
+    text = ARCHITECTURE.read_text()
+    house = text.partition("```\n")[2].partition("```")[0]
+    for folder in (SOURCE, SOURCE / "broker"):
+        packages = {path.parent.name for path in folder.glob("*/__init__.py")}
+        assert packages <= set(re.findall(r"(\w+)/ ", house))
+    table = text.partition("| file in log/ |")[2].partition("\n\n")[0]
+    named = {name.strip("/ ") for row in re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE) for name in row.split(",")}
+    assert {path.stem for path in (SOURCE / "log").glob("[!_]*")} == named - {"---"}
+    rooms = "|".join(path.parent.name for path in SOURCE.glob("*/__init__.py"))
+    for path in re.findall(rf"`((?:{rooms})/[\w/]+)`", text):
+        assert (SOURCE / path).is_dir() or (SOURCE / f"{path}.py").is_file(), path
 
 
 def _is_property(function: ast.FunctionDef) -> bool:

@@ -36,4 +36,5 @@ def test_a_setting_acts_where_code_reads_it(name: str) -> None:
     attributes = (definition.attribute, *READ_AS.get(name, ()))
     code = [path.read_text() for path in SOURCES.rglob("*.py") if path.name not in DECLARING]
     is_read = any(f"config.{attribute}" in text for text in code for attribute in attributes)
+    is_read |= any(f'"{name}"' in path.read_text() for path in (SOURCES / "controller").glob("*.py"))
     assert is_read != definition.is_kept_only, f"{name}: is_kept_only says otherwise than the code"

@@ -214,7 +214,6 @@ class TopicConfig:
         False,
         "Whether a replica that is not in sync may lead when no other is left, at the price of lost records.",
         synonyms="unclean.leader.election.enable",
-        is_kept_only=True,
     )
     min_insync_replicas: int = setting(
         "min.insync.replicas",
