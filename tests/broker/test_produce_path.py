@@ -6,6 +6,7 @@ import errno
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -147,9 +148,7 @@ class Side:
     def metrics(self) -> tuple[object, ...]:
         metrics, quotas = self.broker.metrics, self.broker.quotas
         rates = {key: rate.total for key, rate in quotas._rates.items() if key[0] == PRODUCER_BYTE_RATE}
-        throttled_ms = metrics.throttled_ms[PRODUCER_BYTE_RATE]
-        counted = metrics.requests["Produce"], metrics.received_bytes, metrics.produced_bytes, metrics.failures
-        return *counted, throttled_ms, rates
+        return {name: copy(value) for name, value in vars(metrics).items()}, rates
 
 
 class Asked(NamedTuple):

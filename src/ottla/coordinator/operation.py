@@ -2,8 +2,8 @@
 
 A machine changes its lasting state only through `Operation.write`, which replays the record at once, so that what
 follows sees it. The shell appends all records of an operation in one batch and gives the answers when the batch is
-committed. If the append fails, the records are taken back, or if that is not possible the machine is thrown away and
-loaded from its log again; and the answers become refusals: nobody was told of what did not last.
+committed. If the append fails, the answers become refusals: nobody was told of what did not last. The records are taken
+back. Where that is not possible, the machine is thrown away and loaded from its log again.
 """
 
 from __future__ import annotations

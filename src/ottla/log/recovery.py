@@ -1,9 +1,9 @@
 """Opening a log: what was left half done is finished or undone, what is torn is cut, what is missing is remade.
 
 After a clean end the files are taken at their word. After any other, every batch from the segment of the recovery
-point on is read and checked; the log ends before the first that does not hold, and indexes, leader epochs and
-producers of the part that was read are made again from its batches. What does not hold before the recovery point was
-on the disk and has rotted there: that alone is cut out.
+point on is read and checked. The log ends before the first batch that is not sound. Indexes, leader epochs and
+producers of the part that was read are made again from its batches. A batch that is not sound before the recovery
+point was on the disk and has rotted there: that one alone is cut out.
 """
 
 from __future__ import annotations

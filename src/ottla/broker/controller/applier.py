@@ -1,8 +1,8 @@
 """Makes true on this broker what the cluster has decided: topics become logs and partitions, settings are obeyed.
 
-Changes are applied one after the other, in slices. A topic is there as a whole or not at all. What a crash leaves
-between the store and the data folder is put right at the next start: a partition without a folder has no records yet,
-and a folder that the store does not know is put aside, never deleted.
+Changes are applied one after the other, in slices. A topic is there as a whole or not at all. After a crash the store
+and the data folder may differ, and the next start puts that right: a partition without a folder has no records yet. A
+folder that the store does not know is put aside, never deleted.
 """
 
 from __future__ import annotations

@@ -436,8 +436,8 @@ class Membership:
     def controller_id(self) -> int:
         """Who decides; -1 where this broker cannot know.
 
-        One that has heard nothing for the time of a session is taken for dead by the others: they may have decided on
-        anything by now, so what it says of the cluster is marked as of somebody without a controller.
+        The others take one that has heard nothing for the time of a session for dead, and may have decided on anything
+        since. So what it says of the cluster names no controller.
         """
         is_lapsed = self.controller is None and self._loop.now() - self._known_at > self._session_seconds
         return -1 if is_lapsed else self._controller_id

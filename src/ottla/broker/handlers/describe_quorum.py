@@ -1,8 +1,9 @@
 """DescribeQuorum (55), versions 0 to 2: who decides in the cluster, and who may.
 
-There is no quorum that votes: a store remembers what one broker, the controller, decides. Any broker may become it, so
-all that are there are told as voters. Offsets are the numbers of the changes that this controller has made, and of the
-last that each of the others has (-1: none yet); all of them are in the store, so the high watermark is their end.
+There is no quorum that votes: a store remembers what one broker, the controller, decides. Any broker may become it,
+so all that are there are told as voters. The offset of the controller is the number of its last change, and that of
+another broker is the number of the last change that it has (-1: none yet). All changes are in the store, so the high
+watermark is their end.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The connection of this broker to another one, on the broker's own loop.
 
-It is made when there is something to send, and made again when it was lost: at once after it had worked, and later each
-time while the other broker cannot be reached or gives no answer. Requests go out as they come, and answers come back in
-their order.
+It is made when there is something to send, and made again when it was lost. If it had worked, that is done at once.
+While the other broker cannot be reached or gives no answer, the pause before it grows. Requests go out as they come,
+and answers come back in their order.
 
 Nobody waits: an answer, or why there is none, is a later call on the loop. What was given to a connection that ends may
 have been done or not, and its senders are told at once. What was not given to it yet goes with the next one.

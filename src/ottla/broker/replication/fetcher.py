@@ -19,9 +19,9 @@ from ottla.broker.fetch_sessions import INITIAL_EPOCH, LARGEST_EPOCH, NO_SESSION
 from ottla.broker.loop.loop import Loop, Timer
 from ottla.broker.loop.slices import Slices, Steps
 from ottla.broker.network.peer import Peer, PeerFailure
+from ottla.broker.replication.copied_partition import CopiedPartition, Key
 from ottla.log.errors import LogError
-from ottla.log.replicated import has_batch
-from ottla.replica.follower import EPOCH_ERRORS, Answer, BackOff, Copy, Follower, RestartAt, State, Truncate
+from ottla.replica.follower import EPOCH_ERRORS, Answer, BackOff, Copy, RestartAt, State, Truncate
 from ottla.replica.partition import Partition
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import (
@@ -44,8 +44,6 @@ MOST_THROTTLE_SECONDS = 0.5  # then it is looked whether more is allowed now
 LASTING_ERRORS = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.KAFKA_STORAGE_ERROR})
 LEAST_BACKOFF_SECONDS = 0.02  # twice as long each time
 
-Key = tuple[bytes, int]  # a topic's id, and the partition
-
 
 class FetchSettings(NamedTuple):
     """The broker's replica.fetch settings."""
@@ -56,25 +54,6 @@ class FetchSettings(NamedTuple):
     max_bytes: int = 10 << 20
     most_backoff_ms: int = 1000
     timeout_ms: int = 30_000
-
-
-class CopiedPartition:
-    """One partition that is copied."""
-
-    __slots__ = ("asked_offset", "asked_start_offset", "follower", "is_in_session", "partition", "retries", "timer")
-
-    def __init__(self, partition: Partition) -> None:
-        self.partition = partition
-        self.follower = Follower(partition.leader_epoch)
-        self.asked_offset = -1  # as the leader knows it
-        self.asked_start_offset = -1
-        self.is_in_session = False
-        self.retries = 0  # since the last good answer
-        self.timer: Timer | None = None
-
-    @property
-    def key(self) -> Key:
-        return self.partition.topic_id, self.partition.index
 
 
 class Fetcher:
@@ -238,7 +217,7 @@ class Fetcher:
             if not followed.follower.may_fetch or followed.timer is not None:
                 del self._changed[key]
                 continue
-            if self._must_copy_again(followed):
+            if followed.must_copy_again(self._node_id):
                 del self._changed[key]
                 self._copy_again(followed)
                 continue
@@ -346,19 +325,17 @@ class Fetcher:
     def _bringing_about(self, followed: CopiedPartition, effect: Copy | Truncate | RestartAt) -> Steps:
         try:
             if isinstance(effect, Copy):
-                yield from self._copying(followed, effect)
-            else:
-                yield from self._cutting(followed, effect)
+                if (yield from followed.copying(effect, self._loop.system.clock_ms)):
+                    self._fetched(followed.partition, len(effect.records))
+                    followed.retries = 0
+                    if followed.has_moved:
+                        self._changed[followed.key] = None
+            elif (yield from followed.cutting(effect, self._loop.system.clock_ms)):
+                followed.retries = 0
+                self._changed[followed.key] = None
         except LogError as failure:
             if followed.follower.state is not State.STOPPED:
                 self._not_done(followed, failure)
-
-    def _must_copy_again(self, followed: CopiedPartition) -> bool:
-        """Whether records have rotted here. Others count on the rest where this one is in sync or eligible, or may be
-        since it has asked in this epoch."""
-        partition, has_asked = followed.partition, followed.asked_offset >= 0
-        counts = has_asked or self._node_id in (*partition.in_sync, *partition.eligible)
-        return not counts and partition.log.hole is not None
 
     def _copy_again(self, followed: CopiedPartition) -> None:
         partition = followed.partition
@@ -367,69 +344,6 @@ class Fetcher:
         events.info("records that have rotted are copied again", partition=partition.name, offset=offset)
         steps = self._bringing_about(followed, followed.follower.lacks(offset))
         self._slices.start(self._safely(followed, steps), lambda _result, _failure: self._call())
-
-    def _copying(self, followed: CopiedPartition, effect: Copy) -> Steps:
-        """Write what came. Very many batches take some steps, between which it may follow no more."""
-        partition, follower = followed.partition, followed.follower
-        records = memoryview(effect.records)
-        while True:
-            log, now_ms = partition.log, self._loop.system.clock_ms()
-            copied = records, follower.leader_epoch, effect.high_watermark, effect.log_start_offset
-            records = records[partition.copy(*copied, now_ms) :]
-            if not has_batch(records):
-                break
-            yield None
-            if not self._goes_on(followed):
-                return
-        self._fetched(partition, len(effect.records))
-        followed.retries = 0
-        if (log.log_start_offset, log.end_offset) != (followed.asked_start_offset, followed.asked_offset):
-            self._changed[followed.key] = None
-
-    def _goes_on(self, followed: CopiedPartition) -> bool:
-        """Whether a partition is still followed in the same epoch."""
-        partition, follower = followed.partition, followed.follower
-        return follower.state is State.FETCHING and partition.leader_epoch == follower.leader_epoch
-
-    def _cutting(self, followed: CopiedPartition, effect: Truncate | RestartAt) -> Steps:
-        """Cut a log. Another thread waits for the disk; meanwhile it may be decided that it follows no more."""
-        follower, log = followed.follower, followed.partition.log
-        try:
-            yield log.prepare_cut(effect.offset)
-            if follower.state is State.TRUNCATING and followed.partition.log is log:  # or it was moved
-                self._cut(followed.partition, effect)
-                cut = log.cut
-                if cut is not None:
-                    yield cut.sync
-                    if log.cut is cut:
-                        log.cut = None
-        except OSError as error:
-            raise log.stopped(error) from error
-        if follower.state is State.TRUNCATING:
-            follower.truncated()
-            followed.retries = 0
-            self._changed[followed.key] = None
-
-    def _cut(self, partition: Partition, effect: Truncate | RestartAt) -> None:
-        now_ms = self._loop.system.clock_ms()
-        if isinstance(effect, RestartAt):
-            name, offset = partition.name, effect.offset
-            events.info("a log begins anew where the leader's starts", partition=name, offset=offset)
-            partition.restart_at(offset, now_ms)
-        else:
-            self._tell_of_cut(partition, effect.offset)
-            partition.truncate(effect.offset, now_ms)
-
-    def _tell_of_cut(self, partition: Partition, offset: int) -> None:
-        hole = partition.log.hole
-        is_copied_again = hole is not None and offset == hole.first_offset
-        if not is_copied_again and offset < partition.machine.high_watermark:
-            events.warning(
-                "committed records are cut: the leader does not have them",
-                partition=partition.name,
-                offset=offset,
-                high_watermark=partition.machine.high_watermark,
-            )
 
     def _not_done(self, followed: CopiedPartition, failure: LogError) -> None:
         partition = followed.partition

@@ -1,8 +1,9 @@
 """Where groups begin to read partitions that their topic gets when it grows in order.
 
-A group that has committed the parent goes on in the new partition, with its first record, wherever it would begin in a
-topic that it does not know: else it would lose what was written before it was given the partition. So the first offset
-is committed for it while the topic grows. A group that comes later has no such offset: its members say where it begins.
+A group that has committed the parent begins with the first record of the new partition, also if it begins at the end of
+topics that it does not know. Otherwise it would lose what was written before it was given the partition. So the first
+offset is committed for it while the topic grows. A group that comes later has no such offset: its members say where it
+begins.
 """
 
 from __future__ import annotations
