@@ -234,6 +234,7 @@ SENTENCES: dict[str, tuple[str, ...]] = {
         "client/test_consumer_stale.py::test_offsets_of_what_the_user_does_not_know_yet_are_not_sent",
     ),
     "**How it is held to it.**": ("modes/test_exactly_once.py::test_a_run_on_a_bad_network_has_no_anomalies",),
+    "All the while it kills any of them": ("modes/test_exactly_once.py::test_a_run_on_a_bad_network_has_no_anomalies",),
     "Then a checker reads what each of them did": (
         "modes/test_exactly_once.py::test_a_run_on_a_bad_network_has_no_anomalies",
     ),
