@@ -120,3 +120,45 @@ def test_keys_and_topics_that_look_alike_are_two(url: str, mariadb: MariaDb, dat
     places = [TopicPartition("goods", 0), TopicPartition("Goods", 0)]
     assert sink.stored_offsets(places) == dict(zip(places, (6, 5), strict=True))
     sink.close()
+
+
+def test_a_row_that_has_what_is_unique_is_not_changed_for_another(url: str, mariadb: MariaDb, database: str) -> None:
+    """ON DUPLICATE KEY UPDATE goes by any unique key: the row of another was overwritten, and no new one written."""
+    mariadb.run("CREATE TABLE goods (id INT PRIMARY KEY, name VARCHAR(9) UNIQUE, n INT)", database=database)
+    sink = make_sink(url)
+    sink.write(batch(-1, ("c", {"id": 1, "name": "a", "n": 1}, COLUMNS)))
+    with pytest.raises(BadRecord, match="Duplicate entry 'a'"):
+        sink.write(batch(1, ("c", {"id": 2, "name": "a", "n": 2}, COLUMNS)))
+    sink.write(batch(1, ("u", {"id": 1, "name": "b"}, COLUMNS), ("c", {"id": 2, "name": "a", "n": 2}, COLUMNS)))
+    assert mariadb.run("SELECT * FROM goods ORDER BY id", database=database) == ((1, "b", 1), (2, "a", 2))
+    sink.close()
+
+
+def test_nothing_is_cut_without_a_word(url: str, mariadb: MariaDb, database: str) -> None:
+    """Also where the server is told to: by its modes, a column of times without parts of seconds, or its charset."""
+    strict = mariadb.run("SELECT @@GLOBAL.sql_mode")[0][0]
+    mariadb.run(f"ALTER DATABASE {database} CHARACTER SET latin1")
+    mariadb.run("CREATE TABLE goods (id INT PRIMARY KEY, name VARCHAR(3), at DATETIME)", database=database)
+    try:
+        mariadb.run("SET GLOBAL sql_mode = ''")
+        sink = make_sink(url)
+        sink.write(batch(-1, ("c", {"id": 1, "name": "abc", "at": "2026-01-02T03:04:05.000"}, COLUMNS)))
+        with pytest.raises(BadRecord, match="Data too long"):
+            sink.write(batch(1, ("c", {"id": 2, "name": "abcd"}, COLUMNS)))
+        with pytest.raises(BadRecord, match=r"column at holds 0 digits of parts of a second, and .* has 1"):
+            sink.write(batch(1, ("c", {"id": 2, "at": "2026-01-02T03:04:05.5"}, COLUMNS)))
+        sink.write(batch(1, ("c", {"id": 2, "more": "é😀"}, COLUMNS | {"more": "string"})))
+    finally:
+        mariadb.run(f"SET GLOBAL sql_mode = '{strict}'")
+    assert mariadb.run("SELECT id, name, more FROM goods", database=database) == ((1, "abc", None), (2, None, "é😀"))
+    sink.close()
+
+
+def test_names_and_numbers_that_mariadb_cannot_have_are_bad_records(url: str) -> None:
+    sink = make_sink(url)
+    sink.write(batch(-1, ("c", {"id": 1, "a%": 1, "%(b)s": 2}, {"id": "int", "a%": "int", "%(b)s": "int"})))
+    for column, word in (("x" * 65, "int"), ("a`b", "int"), ("n", "decimal(66,0)")):
+        with pytest.raises(BadRecord, match="table goods: "):
+            sink.write(batch(1, ("c", {"id": 2, column: 1}, {"id": "int", column: word})))
+    sink.write(batch(1, ("u", {"id": 1, "a%": 3, "c%": 4}, {"id": "int", "a%": "int", "c%": "int"})))
+    sink.close()

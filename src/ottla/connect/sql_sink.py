@@ -15,7 +15,7 @@ from sqlalchemy.dialects import mysql
 
 from ottla.client import Message, TopicPartition
 from ottla.connect.interface import BadRecord, Fenced, Finding, Sink, SinkBatch, Task
-from ottla.connect.sql_tables import SqlTable
+from ottla.connect.sql_tables import SqlTable, make_engine
 from ottla.connect.sql_types import DoesNotFit, joined, to_sql, word_of
 from ottla.pipelines.tables.event import InvalidEvent, Row, read_event
 
@@ -23,6 +23,8 @@ OFFSETS = "ottla_offsets"
 TOPIC_ID_CHARACTERS = 32
 REFUSED = (sa.exc.DataError, sa.exc.IntegrityError, OverflowError, UnicodeError)
 """What a database, or the driver before it, raises for a value that it can never take."""
+REFUSED_CODES = (3819, 4025)
+"""The same, of MySQL and MariaDB: a constraint does not hold."""
 
 
 class _Change(NamedTuple):
@@ -86,6 +88,8 @@ class SqlSink(Sink):
             sa.Column("partition_number", sa.Integer, primary_key=True, autoincrement=False),
             sa.Column("next_offset", sa.BigInteger, nullable=False),
             sa.Column("topic_id", sa.String(TOPIC_ID_CHARACTERS)),
+            mysql_engine="InnoDB",
+            mariadb_engine="InnoDB",
         )
         self._connector = ""
         self._task: Task | None = None
@@ -102,7 +106,7 @@ class SqlSink(Sink):
 
     def open(self, task: Task) -> None:
         self._connector, self._task = task.connector, task
-        self._engine = sa.create_engine(self._url)
+        self._engine = make_engine(self._url)
         self._offsets.create(self._engine, checkfirst=True)
         SqlTable(self._engine, OFFSETS).ensure("topic_id", "string")  # one of before had none
 
@@ -136,9 +140,24 @@ class SqlSink(Sink):
                 self._store_offset(connection, batch)
                 self._apply(connection, changes)
         except Exception as error:
-            if _is_refused(error):
-                self._find_bad(changes, error)
-            raise
+            if not _is_refused(error):
+                raise
+            self._write_each(batch, changes)
+
+    def _write_each(self, batch: SinkBatch, changes: Sequence[_Change]) -> None:
+        """One change behind the other, as they happened: one that the database does not take then is bad.
+
+        Together they may be refused though each is sound, where a value that has to be unique goes from row to row.
+        """
+        with self._engine.begin() as connection:
+            self._store_offset(connection, batch)
+            for change in changes:
+                try:
+                    self._apply(connection, [change])
+                except Exception as refused:
+                    if not _is_refused(refused):
+                        raise
+                    raise BadRecord(change.offset, _first_line(refused)) from refused
 
     def _store_offset(self, connection: Any, batch: SinkBatch) -> None:
         table = self._offsets
@@ -261,6 +280,8 @@ class SqlSink(Sink):
                     self._table(table).ensure(name, word)
             except DoesNotFit as error:
                 raise BadRecord(offset, str(error)) from None
+            if self._keys or not self._table(table).keys:
+                self._table(table).check_keys(keys)
         if not self._keys:
             for change in changes:
                 self._check_key(change)
@@ -310,25 +331,15 @@ class SqlSink(Sink):
     def _converted(self, change: _Change, row: Row) -> Row:
         columns, there = change.columns or {}, self._table(change.table).words
         try:
-            return {
+            made = {
                 name: to_sql(name, value, columns.get(name) or word_of(value) or "", there.get(name))
                 for name, value in row.items()
             }
+            for name, value in made.items():
+                self._table(change.table).check(name, value)
         except DoesNotFit as error:
             raise BadRecord(change.offset, str(error)) from None
-
-    def _find_bad(self, changes: Sequence[_Change], error: Exception) -> None:
-        """Which of them the database does not take: each is tried alone, and nothing of it stays."""
-        for change in changes:
-            with self._engine.connect() as connection:
-                try:
-                    self._apply(connection, [change])
-                except Exception as refused:
-                    if not _is_refused(refused):
-                        raise
-                    raise BadRecord(change.offset, _first_line(refused)) from error
-                finally:
-                    connection.rollback()
+        return made
 
 
 def _exact_text(length: int) -> Any:
@@ -344,7 +355,10 @@ def _part(row: Row | None, keys: Sequence[str]) -> Row | None:
 
 def _is_refused(error: Exception) -> bool:
     """Whether a value is why, and not the connection. A plain StatementError comes before the database is asked."""
-    return isinstance(error, REFUSED) or type(error) is sa.exc.StatementError
+    if isinstance(error, REFUSED) or type(error) is sa.exc.StatementError:
+        return True
+    arguments = getattr(getattr(error, "orig", None), "args", ())
+    return arguments[:1] in [(code,) for code in REFUSED_CODES]
 
 
 def _first_line(error: Exception) -> str:

@@ -14,6 +14,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_LIKE_NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
+_PLAIN_WHOLE = re.compile(r"0|-?[1-9]\d*", re.ASCII)
 _WHOLE = ("boolean", "smallint", "int", "bigint")
 _DIGITS = {"boolean": 1, "smallint": 5, "int": 10, "bigint": 19}
 EXACT_IN_DOUBLE = 1 << 53
@@ -92,6 +94,22 @@ def word_of_column(kind: Any) -> str | None:
 
 
 # Values.
+
+
+def is_kept_as_number(text: str, *, is_real: bool) -> bool:
+    """Whether a text reads the same from a column of SQLite that makes numbers of what looks like one."""
+    if _LIKE_NUMBER.fullmatch(text) is None:
+        return True
+    number = float(text)
+    if is_real or not number.is_integer():
+        return repr(number) == text
+    return _PLAIN_WHOLE.fullmatch(text) is not None and -(1 << 63) <= int(text) < 1 << 63
+
+
+def seconds_digits(value: Any) -> int:
+    """How many digits a time has behind its seconds, without zeros at their end."""
+    text = str(value) if isinstance(value, dt.datetime | dt.time | str) else ""
+    return len(text.partition(".")[2].rstrip("0"))
 
 
 def to_sql(name: str, value: Any, word: str, column: str | None) -> Any:
