@@ -3,11 +3,12 @@
 import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ottla.client import TopicPartition
-from ottla.connect import ConnectorRefused, Fenced, Task
+from ottla.connect import BadRecord, ConnectorRefused, Fenced, Task, files_sink
 from ottla.connect.files_sink import FilesSink
 from tests.connect.test_sinks import batch
 
@@ -78,3 +79,21 @@ def test_a_crash_between_claim_and_name_is_mended(tmp_path: Path, monkeypatch: p
     assert FilesSink(path=str(tmp_path)).stored_offsets([place]) == {place: 2}
     (file,) = tmp_path.glob("*.jsonl")
     assert file.read_text() == "1\n2\n"
+
+
+def test_a_row_that_does_not_fit_is_found_by_halves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other, a batch of small rows took so long that another runner was given it, and then the next."""
+    sink = FilesSink(path=str(tmp_path / "out"), format="parquet")
+    sink.open(Task("c"))
+    written = []
+    write = files_sink._write_parquet
+
+    def count(rows: Any, target: Any) -> None:
+        written.append(len(rows))
+        write(rows, target)
+
+    monkeypatch.setattr(files_sink, "_write_parquet", count)
+    with pytest.raises(BadRecord) as bad:
+        sink.write(batch([b'{"n": 1}'] * 999 + [b'{"n": "x"}'] + [b'{"n": 1}'] * 1000, -1))
+    assert bad.value.offset == 999
+    assert len(written) < 20

@@ -235,15 +235,18 @@ def _write_parquet(rows: Sequence[Mapping[str, Any]], target: Any) -> None:
 
 
 def _misfit(rows: list[dict[str, Any]], records: Sequence[Message]) -> int:
-    """The first record with which the rows do not fit together."""
+    """A record with which the rows before it do not fit together, though without it they do. Found by halves."""
     import pyarrow as pa
 
-    for count in range(1, len(rows) + 1):
+    fitting, count = 0, len(rows)
+    while count - fitting > 1:
+        middle = (fitting + count) // 2
         try:
-            _write_parquet(rows[:count], pa.BufferOutputStream())
+            _write_parquet(rows[:middle], pa.BufferOutputStream())
+            fitting = middle
         except _unfit():
-            return records[count - 1].offset
-    return records[-1].offset
+            count = middle
+    return records[count - 1].offset
 
 
 def _sync(path: Path) -> None:

@@ -27,6 +27,8 @@ from ottla.connect.positions import group_of
 POLL_MS = 500
 COMMIT_SECONDS = 2.0
 NOT_STORED = -1
+PIECE_RECORDS = 100
+"""In how large pieces the records go to the sink that came together with a bad one."""
 
 
 class SinkWork:
@@ -180,15 +182,19 @@ class SinkWork:
             raise _recreated(place.topic)
         if NOT_STORED < start_offset < found:
             self._check_gap(place, start_offset, found)
-        while True:
+        topic_id = self._topic_ids.get(place.topic, "")
+        pieces = [records]
+        while pieces:
+            piece = pieces.pop(0)
+            next_offset = pieces[0][0].offset if pieces else fetched.next_offset
             try:
-                topic_id = self._topic_ids.get(place.topic, "")
-                sink.write(SinkBatch(*place, records, start_offset, fetched.next_offset, topic_id))
-                break
+                sink.write(SinkBatch(*place, piece, start_offset, next_offset, topic_id))
             except BadRecord as bad:
-                records = self._bury(records, bad)
-        self._stored[place] = fetched.next_offset
-        self._done[place] = fetched.next_offset
+                # For each bad record, all that are with it are tried again: where there is one, there may be many.
+                sound = self._bury(piece, bad)
+                pieces[:0] = [sound[at : at + PIECE_RECORDS] for at in range(0, len(sound), PIECE_RECORDS)] or [[]]
+                continue
+            self._stored[place] = self._done[place] = start_offset = next_offset
         size_bytes = sum(len(record.value or b"") + len(record.key or b"") for record in fetched.records)
         self._metrics.add(len(fetched.records), size_bytes, time.monotonic())
         self._progressed()
