@@ -34,6 +34,8 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _WORDS: dict[Any, str] = {
     str: "a text", int: "a whole number", bool: "true or false", float: "a number", list: "a list", dict: "a table",
 }  # fmt: skip
+DEFAULT_SESSION_MS, LEAST_SESSION_MS, MOST_SESSION_MS = 10_000, 1_000, 1_800_000
+"""The most is what a broker allows unless it is told otherwise, as is the least of 6,000 there."""
 MOST_TASKS = 1_000
 """Each is a thread, and of a source a partition of its topic of positions."""
 
@@ -130,10 +132,14 @@ def read(document: Mapping[str, Any], secrets: Secrets, environment: Mapping[str
     if not document.get("connectors"):
         raise ConfigurationRefused("there is no connector: begin one with [connectors.NAME]")
     connectors = {name: _read_connector(name, given, secrets, folder) for name, given in document["connectors"].items()}
-    if document.get("session_timeout_ms", 1) < 1:
-        raise ConfigurationRefused(f"session_timeout_ms is at least 1, not {document['session_timeout_ms']}")
+    session_timeout_ms = document.get("session_timeout_ms", DEFAULT_SESSION_MS)
+    if not LEAST_SESSION_MS <= session_timeout_ms <= MOST_SESSION_MS:
+        raise ConfigurationRefused(
+            f"session_timeout_ms is at least {LEAST_SESSION_MS}, and at most {MOST_SESSION_MS}, "
+            f"not {session_timeout_ms}"
+        )
     bootstrap = _read_bootstrap(document.get("bootstrap"), secrets, environment)
-    return Configuration(bootstrap, document.get("session_timeout_ms", 10_000), connectors, secrets)
+    return Configuration(bootstrap, session_timeout_ms, connectors, secrets)
 
 
 def _read_bootstrap(given: str | None, secrets: Secrets, environment: Mapping[str, str]) -> str:

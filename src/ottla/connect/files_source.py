@@ -12,7 +12,7 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 from ottla.connect.interface import ConnectorRefused, Finding, Source, SourceRecord, Task, Yielded
 from ottla.connect.topics import check_topic_name
@@ -94,7 +94,7 @@ class FilesSource(Source):
                     continue
                 records = [self._record(file, line) for line in whole.split(b"\n") if line.strip()]
                 offset += len(whole) + 1
-                yield records, [offset, *_head(file)]
+                yield records, [offset, *_head(stream)]
 
     def _record(self, file: str, line: bytes) -> SourceRecord:
         line = line.rstrip(b"\r")
@@ -120,14 +120,13 @@ class FilesSource(Source):
 
         with open(file, "rb") as stream:
             begin = self._found_again(file, stream.read(HEAD_BYTES), place)
-        try:
-            parquet = pq.ParquetFile(file)
-        except pa.ArrowInvalid as error:
-            if place is None and not _has_end(file):
-                return  # it may be being written: a Parquet file is whole when its end is there
-            again = "" if place is None else " any more"
-            raise ConnectorRefused(f"{file}: is no Parquet file{again}: {error}") from None
-        with parquet:
+            try:
+                parquet = pq.ParquetFile(stream)
+            except pa.ArrowInvalid as error:
+                if place is None and not _has_end(file):
+                    return  # it may be being written: a Parquet file is whole when its end is there
+                again = "" if place is None else " any more"
+                raise ConnectorRefused(f"{file}: is no Parquet file{again}: {error}") from None
             if begin >= parquet.metadata.num_rows:
                 return
             row = 0
@@ -135,9 +134,19 @@ class FilesSource(Source):
                 row += batch.num_rows
                 if row <= begin:
                     continue
-                rows = batch.slice(max(0, batch.num_rows - (row - begin))).to_pylist()
-                records = [self._record_of_row(file, each) for each in rows]
-                yield records, [row, *_head(file)]
+                rest = batch.slice(max(0, batch.num_rows - (row - begin)))
+                yield self._records_of(file, rest), [row, *_head(stream)]
+
+    def _records_of(self, file: str, rows: Any) -> list[SourceRecord]:
+        """Of a batch of Arrow. Times may be there that Python has none for: then each row is looked at."""
+        try:
+            return [self._record_of_row(file, row) for row in rows.to_pylist()]
+        except (ValueError, OverflowError) as error:
+            if rows.num_rows == 1:
+                told = str(rows.to_struct_array()).encode()
+                return [SourceRecord(self._topic, told, problem=f"{file}: a row is no record: {error}")]
+        halves = rows.slice(0, rows.num_rows // 2), rows.slice(rows.num_rows // 2)
+        return [record for half in halves for record in self._records_of(file, half)]
 
     def _record_of_row(self, file: str, row: dict[str, Any]) -> SourceRecord:
         try:
@@ -166,7 +175,7 @@ def _has_end(file: str) -> bool:
         return stream.read() == PARQUET_END
 
 
-def _head(file: str) -> tuple[int, int]:
-    with Path(file).open("rb") as stream:
-        head = stream.read(HEAD_BYTES)
+def _head(stream: IO[bytes]) -> tuple[int, int]:
+    """Of the file that is read, whatever has its name by now."""
+    head = os.pread(stream.fileno(), HEAD_BYTES, 0)
     return len(head), zlib.crc32(head)
