@@ -153,6 +153,23 @@ def test_a_torn_end_is_no_rot() -> None:
     assert [name for name in files.sizes(FOLDER) if name.endswith(".rotten")] == []
 
 
+@pytest.mark.parametrize("behind", [0, 1, 3])
+def test_a_rotten_length_is_not_taken_for_a_write_that_was_not_finished(behind: int) -> None:
+    """The log is cut there, too, but others may have what was acknowledged, and must be let lead."""
+    files = SimulatedFiles()
+    log = new_log(files, CONFIG)
+    append(log)
+    position = log.active.size_bytes
+    for _ in range(1 + behind):
+        append(log)
+    files.flip_bit(log.active.path(LOG), position + LENGTH_AT, 5)  # a batch of half a GB
+    files.kill()
+    recovered = Recovered()
+    opened = open_log(files, FOLDER, CONFIG, now_ms=0, recovery_point=1, recovered=recovered)
+    assert opened.end_offset == 1
+    assert recovered.lacks_end
+
+
 def test_a_transaction_whose_end_has_rotted_is_still_known_to_be_over() -> None:
     files = SimulatedFiles()
     log = new_log(files, CONFIG)

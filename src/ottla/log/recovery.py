@@ -433,7 +433,8 @@ class _Opening:
 
     def _cut(self, segment: Segment, fault: Fault, next_offset: int) -> None:
         self.recovered.cut_bytes += segment.size_bytes - fault.position
-        self.recovered.lacks_end |= not fault.is_torn
+        search = RotSearch(segment, Place(fault.position, next_offset, -1), NOWHERE, NOWHERE, NOWHERE)
+        self.recovered.lacks_end |= not (fault.is_torn and search.is_unfinished())
         self.recovered.faults.append(f"{segment.path(LOG)}, byte {fault.position}: {fault.reason}")
         segment.cut(fault.position, next_offset)
         segment.file.sync()  # or what is written there next may be followed by what was cut, after another crash

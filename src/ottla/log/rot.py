@@ -103,6 +103,17 @@ class RotSearch:
                 if scan.fault is None or not self._pass(scan.fault):
                     return
 
+    def is_unfinished(self) -> bool:
+        """Whether there is no more at the place than the beginning of a batch, as where a crash ended a write.
+
+        A length that has rotted looks like that; but then all of the batch is there, or another one behind it.
+        """
+        position, left_bytes = self.place.position, self._segment.size_bytes - self.place.position
+        if left_bytes > MOST_TRIED_BYTES or self._next_sound(position + 1) < self._segment.size_bytes:
+            return False
+        found = self._segment.file.read(position, left_bytes)
+        return len(found) < HEADER_SIZE or crc32c(found[ATTRIBUTES_AT:]) != read_header(found).crc
+
     def _scan_from(self, place: Place) -> SegmentScan:
         return SegmentScan(
             self._segment, position=place.position, next_offset=place.next_offset, leader_epoch=place.leader_epoch
