@@ -93,3 +93,15 @@ def test_one_that_was_cut_off_names_no_controller_before_it_has_heard_it() -> No
         assert not simulation.run_until(lambda: behind.broker.membership.controller_id > 0, 4.0)
         simulation.network.unblock_all()
         assert simulation.run_until(lambda: behind.broker.membership.controller_id == next_one.broker.node_id, 60.0)
+
+
+def test_who_is_told_to_stop_twice_stops_once() -> None:
+    """The first time nobody hears that it hands over."""
+    with Simulation(0) as simulation:
+        decides, others = started(simulation)
+        separate(simulation, others[:1], [decides, others[1]])
+        others[0].stop()
+        simulation.run_for(1.0)
+        simulation.network.unblock_all()
+        others[0].stop()
+        assert simulation.run_until(lambda: not others[0].is_up, 60.0)

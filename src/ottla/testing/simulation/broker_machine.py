@@ -93,6 +93,8 @@ class BrokerMachine(Machine):
 
     def stop(self) -> None:
         """In good order, when others lead what this one has led. One that cannot do that is killed."""
+        if self._is_stopping:
+            return
         loop = self.loop
         if loop is None or not self.is_serving or not self.simulation.store.is_reachable(self):
             self.kill()
