@@ -167,6 +167,40 @@ def test_a_leader_that_moves_is_followed() -> None:
     asyncio.run(run())
 
 
+def test_a_partition_without_a_leader_does_not_keep_the_others_from_being_read() -> None:
+    async def run() -> None:
+        async with scripted(partition_count=3) as broker, Reader(broker.bootstrap, TOPIC, options=QUICK) as reader:
+            await reader.left()
+            broker.leaders[0] = -1
+            reader._cluster.forget(TOPIC)
+            given: set[int] = set()
+            while given != {1, 2}:
+                given.update(one.partition for one in await reader.poll())
+            broker.leaders[0] = 1
+            while given != {0, 1, 2}:
+                given.update(one.partition for one in await reader.poll())
+
+    asyncio.run(run())
+
+
+async def read_for_ever(reader: Reader, partition: int) -> None:
+    async for one in reader:
+        assert one.partition == partition
+
+
+def test_a_partition_that_stays_without_a_leader_is_an_error_in_the_end() -> None:
+    async def run() -> None:
+        impatient = QUICK._replace(retry_timeout_ms=200)
+        async with scripted(partition_count=2) as broker, Reader(broker.bootstrap, TOPIC, options=impatient) as reader:
+            await reader.left()
+            broker.leaders[1] = -1
+            reader._cluster.forget(TOPIC)
+            with pytest.raises(ServerError, match=r"partition 1.*LEADER_NOT_AVAILABLE"):
+                await read_for_ever(reader, 0)
+
+    asyncio.run(run())
+
+
 def test_a_connection_that_is_cut_is_opened_again() -> None:
     cuts = iter([CLOSE, None, CLOSE, None])
     assert read(scripted(lambda header, request: next(cuts, None) or fetch(header, request))) == {

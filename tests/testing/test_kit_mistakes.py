@@ -148,6 +148,18 @@ def test_a_delay_that_is_no_number_is_told(ottla: LocalBroker) -> None:
         ottla.faults.delay("Produce", "1")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("code", ["NONE", 0])
+def test_a_fault_whose_error_is_none_is_refused(ottla: LocalBroker, code: str | int) -> None:
+    with pytest.raises(ValueError, match="NONE is no error"):
+        ottla.faults.error("Produce", code)
+
+
+def test_a_time_before_1970_is_put_nowhere(ottla: LocalBroker) -> None:
+    with pytest.raises(ValueError, match="a timestamp is not negative: -5"):
+        ottla.put("of-the-file", b"x", timestamp=-5)
+    assert ottla.values("of-the-file") == []
+
+
 def test_a_durability_that_there_is_not_is_told() -> None:
     with pytest.raises(ValueError, match="durability is page-cache or fsync"), ottla.testing.broker(durability="disk"):
         pass

@@ -103,6 +103,8 @@ class Faults:
     def error(self, api: str, code: str | int, *, times: int = 1, **options: Any) -> Fault:
         """Answer with an error, by its name or number, and do nothing else."""
         number = ErrorCode[code.upper()] if isinstance(code, str) else ErrorCode(code)
+        if number is ErrorCode.NONE:
+            raise ValueError("NONE is no error: to meet a request and let it pass, watch it")
         found = _api(api)
         if found is not apis.METADATA and not can_be_refused(found):
             raise ValueError(f"{found.name} has no answer that only refuses; cut it, delay it or lose its answer")

@@ -220,6 +220,8 @@ class LocalBroker:
         timestamp: int | None = None,
     ) -> None:
         """Append records without a client, so that there is something to read; LogError if that fails."""
+        if timestamp is not None and timestamp < 0:
+            raise ValueError(f"a timestamp is not negative: {timestamp}")
         batch = build_batch(
             values,
             timestamp=time.time_ns() // 1_000_000 if timestamp is None else timestamp,

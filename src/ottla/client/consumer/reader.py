@@ -159,7 +159,8 @@ class Reader:
         )
 
     async def poll(self, wait_ms: int = DEFAULT_WAIT_MS) -> list[Fetched]:
-        """What comes next, from one or several partitions; empty where nothing came within the time."""
+        """What comes next, from one or several partitions; empty where nothing came within the time, or half a second
+        later: an answer may be on its way."""
         if not self._ready:
             await self._fill(wait_ms)
         fetched: list[Fetched] = []
@@ -279,7 +280,8 @@ class Reader:
         return self._places
 
     async def _ask_leaders(self, places: dict[int, _Place], wait_ms: int) -> None:
-        """Each leader is asked for those partitions that nobody is asked for yet."""
+        """Each leader is asked for those partitions that nobody is asked for yet. One without a leader is trouble, and
+        does not keep the others from being read."""
         if self._cluster.known_topic(self.topic) is None:
             await self._cluster.renew(self.topic, patience=self._patient())  # not with one of its own behind it
         asked = {index for indexes in self._asked.values() for index in indexes}
@@ -289,11 +291,16 @@ class Reader:
             )
             asked |= self._held
         by_leader: defaultdict[int, list[Wanted]] = defaultdict(list)
+        leaderless: list[int] = []
+        await self._cluster.topic(self.topic)
+        self._check_topic()
+        assert self.topic_id is not None
         for index, place in places.items():
             if index not in asked and not place.is_done:
-                partition = await self._cluster.partition(self.topic, index)
-                self._check_topic()
-                assert self.topic_id is not None
+                partition = self._cluster.leader(self.topic, index)
+                if partition is None:
+                    leaderless.append(index)
+                    continue
                 leader_epoch = partition.leader_epoch
                 last_epoch = place.leader_epochs.to_check(leader_epoch)
                 wanted = Wanted(self.topic, self.topic_id, index, place.offset, leader_epoch, last_epoch)
@@ -303,6 +310,8 @@ class Reader:
                 self._cluster, leader_id, all_wanted, isolation=self._isolation, limits=self._limits, wait_ms=wait_ms
             )
             self._asked[asyncio.create_task(asking)] = [wanted.partition for wanted in all_wanted]
+        for index in leaderless:
+            await self._cluster.partition(self.topic, index)  # says what is wrong with it, or has found one
 
     def _check_topic(self) -> None:
         known = self._cluster.known_topic(self.topic)
