@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.coordinators.asked_offsets import COMMITTED_AT_ONCE
-from ottla.broker.handlers import delete_groups
 from ottla.broker.handlers.offset_delete import DELETED_AT_ONCE
-from ottla.coordinator.group_machine import GroupMachine
 from ottla.coordinator.offsets import removal
-from ottla.coordinator.offsets.removal import delete_group
+from ottla.coordinator.offsets.removal import OffsetRemoval
 from ottla.coordinator.operation import Operation
 from ottla.testing.simulated_client import SimulatedClient
 from ottla.wire.errors import ErrorCode
@@ -136,12 +134,14 @@ def test_a_group_with_many_offsets_is_deleted_in_parts(
     codes_of(client, send_commit(client, 5))
     left: list[int] = []
 
-    def delete_some(machine: GroupMachine, operation: Operation, group_id: str) -> ErrorCode | None:
-        code = delete_group(machine, operation, group_id)
-        left.append(len(machine.offsets.of_group(GROUP)))
+    delete_group = OffsetRemoval.delete_group
+
+    def delete_some(removal: OffsetRemoval, operation: Operation, group_id: str) -> ErrorCode | None:
+        code = delete_group(removal, operation, group_id)
+        left.append(len(removal._machine.offsets.of_group(GROUP)))
         return code
 
-    monkeypatch.setattr(delete_groups, "delete_group", delete_some)
+    monkeypatch.setattr(OffsetRemoval, "delete_group", delete_some)
     results = client.ask(DeleteGroupsRequest(groups_names=[GROUP, "nobody", GROUP])).results
     assert [(result.group_id, result.error_code) for result in results] == [
         (GROUP, ErrorCode.NONE),

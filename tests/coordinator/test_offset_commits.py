@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.coordinator.offsets.offsets import Offsets
-from ottla.coordinator.offsets.removal import EXPIRY, LOOKED_AT_ONCE, delete_group, delete_offsets
+from ottla.coordinator.offsets.removal import EXPIRY, LOOKED_AT_ONCE
 from ottla.coordinator.operation import Operation
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.group_records import GROUP_RECORDS
@@ -42,7 +42,7 @@ def forgetful() -> ClassicWorld:
 
 def delete(world: ClassicWorld, group_id: str = GROUP) -> ErrorCode:
     asked = world.driver.ask(
-        lambda machine, operation, reply: operation.answer(reply, delete_group(machine, operation, group_id))
+        lambda machine, operation, reply: operation.answer(reply, machine.removal.delete_group(operation, group_id))
     )
     return ErrorCode(asked.response)
 
@@ -351,7 +351,8 @@ def test_offsets_that_are_read_by_members_are_not_deleted(world: ClassicWorld) -
     world.stable(1)
     asked = world.driver.ask(
         lambda machine, operation, reply: operation.answer(
-            reply, delete_offsets(machine, operation, machine.groups[GROUP], [("t", 0), ("other", 0), ("other", 9)])
+            reply,
+            machine.removal.delete_offsets(operation, machine.groups[GROUP], [("t", 0), ("other", 0), ("other", 9)]),
         )
     )
     assert asked.response == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE, ErrorCode.NONE]

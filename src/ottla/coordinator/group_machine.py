@@ -25,7 +25,7 @@ from ottla.coordinator.group import Client, Group, GroupSettings
 from ottla.coordinator.held import NOTHING_HELD, added_to, assigned_in, held_of, without_held
 from ottla.coordinator.offsets.beginnings import begin_new_partitions
 from ottla.coordinator.offsets.offsets import Committed, Offsets, PartitionKey
-from ottla.coordinator.offsets.removal import EXPIRY, expire, forget_topics, is_abandoned, watch_age
+from ottla.coordinator.offsets.removal import EXPIRY, OffsetRemoval
 from ottla.coordinator.operation import Operation, Reply, Undo, Work
 from ottla.coordinator.topics_view import TopicsView
 from ottla.wire.errors import ErrorCode
@@ -73,6 +73,10 @@ class GroupMachine:
     def membership(self) -> Membership:
         """Made anew each time, as all that serves requests: a machine is in no cycle, and goes when it is let go of."""
         return Membership(self)
+
+    @property
+    def removal(self) -> OffsetRemoval:
+        return OffsetRemoval(self)
 
     # Replay
 
@@ -135,7 +139,7 @@ class GroupMachine:
     ) -> None:
         """Undo a commit, and with it the group that came into being by it, unless somebody has joined that."""
         self.offsets.take_back(group_id, partition, producer_id, before)
-        if is_new and is_abandoned(self, self.groups[group_id]):
+        if is_new and self.removal.is_abandoned(self.groups[group_id]):
             del self.groups[group_id]
 
     def replay_marker(self, producer_id: int, is_commit: bool) -> None:
@@ -238,7 +242,7 @@ class GroupMachine:
         have_come = any(name in self.topics.by_name for name in names)
         for some in self._some_groups():
             yield functools.partial(self._note_changed_topics, names, have_come, some)
-        yield from forget_topics(self, sorted(names))
+        yield from self.removal.forget_topics(sorted(names))
 
     def _note_changed_topics(
         self, names: set[str], have_come: bool, some: dict[str, list[str]], _operation: Operation
@@ -267,7 +271,7 @@ class GroupMachine:
 
     def loaded(self, operation: Operation) -> None:
         operation.go_on_with(self._after_loaded(begin_new_partitions(self, list(self.topics.by_name))))
-        watch_age(self, operation)
+        self.removal.watch_age(operation)
 
     def _after_loaded(self, beginnings: Work) -> Work:
         yield from beginnings
@@ -323,6 +327,10 @@ def _expire_member(machine: GroupMachine, operation: Operation, group_id: str, m
     machine.membership.expire(operation, group_id, member_id)
 
 
+def _expire_offsets(machine: GroupMachine, operation: Operation) -> None:
+    machine.removal.expire(operation)
+
+
 def _expire_rebalance(machine: GroupMachine, operation: Operation, group_id: str, member_id: str) -> None:
     machine.membership.expire_rebalance(operation, group_id, member_id)
 
@@ -337,7 +345,7 @@ _TIMERS: dict[str, Callable[..., None]] = {
     SESSION: _session_over,
     JOIN: _join_time_over,
     SYNC: _sync_time_over,
-    EXPIRY: expire,
+    EXPIRY: _expire_offsets,
     CONSUMER_SESSION: _expire_member,
     CONSUMER_JOIN: _expire_member,
     CONSUMER_SYNC: _expire_member,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.offsets.removal import delete_group
 from ottla.coordinator.operation import Operation, Reply
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -27,6 +26,6 @@ def handle(broker: Broker, request: DeleteGroupsRequest, context: Context) -> St
 
 def _delete(broker: Broker, names: list[str]) -> Steps:
     def run(machine: GroupMachine, operation: Operation, reply: Reply, place: int) -> None:
-        operation.answer(reply, delete_group(machine, operation, names[place]))
+        operation.answer(reply, machine.removal.delete_group(operation, names[place]))
 
     return (yield from broker.groups.ask_each(names, run, lambda _, code: code))

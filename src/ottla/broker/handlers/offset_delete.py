@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.loop.slices import Steps, TopicPart, parts_by_topic, parts_of
 from ottla.coordinator.offsets.offsets import PartitionKey
-from ottla.coordinator.offsets.removal import delete_offsets
 from ottla.coordinator.operation import Operation, Reply
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_delete import (
@@ -65,7 +64,7 @@ def _delete(
         return code
     there = [key for key in partitions if broker.topics.partition(*key) is not None]
     codes.update(dict.fromkeys(partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-    codes.update(zip(there, delete_offsets(machine, operation, group, there), strict=True))
+    codes.update(zip(there, machine.removal.delete_offsets(operation, group, there), strict=True))
     return ErrorCode.NONE
 
 
