@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -10,10 +11,18 @@ import ottla.testing
 from ottla.broker.broker import Broker
 from ottla.broker.config.layers import BrokerSettings
 from ottla.broker.loop.loop import Loop
-from ottla.broker.network.listeners import Endpoint, advertised_endpoint, plaintext, read_advertised, read_listeners
+from ottla.broker.network.listeners import (
+    Endpoint,
+    advertised_endpoint,
+    check_inter_broker,
+    plaintext,
+    read_advertised,
+    read_listeners,
+)
 from ottla.client import Admin
 from ottla.config import ConfigError
 from ottla.testing.files import SimulatedFiles
+from tests.sim.simulated_broker import SimulatedBroker
 
 PROTOCOLS = "PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT,SSL:SSL"
 
@@ -50,6 +59,18 @@ def test_listeners_that_cannot_be(texts: list[str], complaint: str) -> None:
 def test_advertised_listeners_that_cannot_be(text: str, complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         read_advertised([text], {"INSIDE": Endpoint("", 9092)})
+
+
+def test_brokers_reach_each_other_through_a_listener_that_is_there(tmp_path: Path) -> None:
+    for name in (None, "", "INSIDE", "inside"):
+        check_inter_broker(name, ["OUTSIDE", "INSIDE"])
+    with pytest.raises(ConfigError, match="NOPE is not among the listeners: OUTSIDE, INSIDE"):
+        check_inter_broker("NOPE", ["OUTSIDE", "INSIDE"])
+    with pytest.raises(ConfigError, match=r"inter\.broker\.listener\.name"):
+        SimulatedBroker(tmp_path, inter_broker_listener_name="NOPE")
+    broker = SimulatedBroker(tmp_path, inter_broker_listener_name="plaintext")
+    assert broker.broker.brokers.inter_broker_listener == "PLAINTEXT"
+    broker.stop()
 
 
 def test_what_is_not_advertised_follows_from_where_the_broker_listens() -> None:

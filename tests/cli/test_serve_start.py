@@ -153,6 +153,18 @@ def test_a_mistyped_setting_is_named_at_the_start_and_protection_that_is_not_the
     assert ended.stderr.startswith("ottla: authorizer.class.name: Ottla has no access control")
 
 
+def test_which_of_two_folders_holds_is_told(tmp_path: Path) -> None:
+    at_once = "from ottla.broker.loop.loop import Loop\nLoop.run = lambda self: None"
+    other = f"log.dirs={tmp_path / 'other'}"
+    ended = start("--data", str(tmp_path / "data"), "--set", other, before=at_once)
+    assert ended.returncode == 0
+    [told] = ended.stderr.splitlines()
+    assert f"a setting is given twice setting=log.dirs holds=--data ignored='--set {other}'" in told.replace('"', "'")
+    assert not (tmp_path / "other").exists()
+    ended = start("--data", "")
+    assert (ended.returncode, ended.stderr) == (2, "ottla: --data: no folder is named\n")
+
+
 def test_what_the_command_line_sets_is_described_as_the_broker_s_own(tmp_path: Path) -> None:
     names = ("num.partitions", "log.segment.bytes", "listeners", "log.dirs", "max.connections")
     with (

@@ -75,7 +75,7 @@ def test_readers_of_committed_records_sleep_while_a_transaction_is_open(broker: 
 
 
 def test_a_backlog_comes_at_the_pace_of_the_quota(broker: LocalBroker, topic: str) -> None:
-    """A reply is no larger than the quota's window, or nothing would come for very long."""
+    """A reply is no larger than what the quota has left, or nothing would come for very long."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "batch.size": 10_000, "linger.ms": 0})
     for _ in range(100):
         producer.produce(topic, b"x" * 20_000)

@@ -49,7 +49,9 @@ class Brokers:
 
     @property
     def inter_broker_listener(self) -> str | None:
-        return self._settings.config.inter_broker_listener_name
+        """By the name that listeners have here, which is in capitals."""
+        name = self._settings.config.inter_broker_listener_name
+        return name.upper() if name else None
 
     def own_node(self, now_ms: int) -> BrokerNode:
         """What others are told of this broker."""

@@ -215,17 +215,34 @@ def _settings(options: argparse.Namespace) -> dict[str, str]:
         if not separator:
             raise UsageError(f"--set {text}: write KEY=VALUE, as in --set num.partitions=3")
         settings[key] = value
-    if options.listen or "listeners" not in settings:
-        settings["listeners"] = plaintext(*address_of(options.listen or DEFAULT_LISTEN))
+    own: dict[str, tuple[str, str]] = {}  # what has an option of its own: which, and the value
+    if options.listen is not None:
+        own["listeners"] = "--listen", plaintext(*address_of(options.listen))
     if options.id is not None:
-        settings["node.id"] = str(options.id)
+        own["node.id"] = "--id", str(options.id)
     if options.rack is not None:
-        settings["broker.rack"] = options.rack
+        own["broker.rack"] = "--rack", options.rack
     if options.data is not None:
-        settings["log.dirs"] = options.data
-    elif "log.dirs" not in settings and "log.dir" not in settings:
-        settings["log.dirs"] = DEFAULT_DATA
+        if not options.data.strip():
+            raise UsageError("--data: no folder is named")
+        own["log.dirs"] = "--data", options.data
+    _tell_overruled(options.set, own)
+    settings |= {key: value for key, (_, value) in own.items()}
+    settings.setdefault("listeners", plaintext(*address_of(DEFAULT_LISTEN)))
+    if "log.dir" not in settings:
+        settings.setdefault("log.dirs", DEFAULT_DATA)
     return settings
+
+
+def _tell_overruled(texts: list[str], own: dict[str, tuple[str, str]]) -> None:
+    """Who gives a setting twice on one command line learns which one holds."""
+    from ottla.broker.events import Events
+
+    for text in texts:
+        key, _, value = text.partition("=")
+        if key in own and own[key][1] != value:
+            events = Events("ottla.broker")
+            events.warning("a setting is given twice", setting=key, holds=own[key][0], ignored=f"--set {text}")
 
 
 def _settings_in(path: str) -> dict[str, str]:

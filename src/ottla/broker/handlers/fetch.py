@@ -131,12 +131,13 @@ class Fetch:
         self.state = state
 
     def _limit_bytes(self) -> int:
-        """Of one answer: never more than a consumer may get in the time that its quota is measured over."""
+        """Of one answer: never more than the quota of its consumer has left."""
         most_bytes = min(self._request.max_bytes, self._broker.settings.config.fetch_max_bytes)
         if not self._broker.quotas.are_set:
             return most_bytes
-        in_window = self._broker.quotas.most_in_window(CONSUMER_BYTE_RATE, self._context.client_id)
-        return most_bytes if in_window is None else min(most_bytes, int(in_window))
+        quotas, client_id = self._broker.quotas, self._context.client_id
+        left = quotas.most_at_once(CONSUMER_BYTE_RATE, client_id, self._broker.steady_ms())
+        return most_bytes if left is None else min(most_bytes, int(left))
 
     # Looking
 

@@ -8,7 +8,13 @@ from ottla.broker.loop.system import SocketBuffers
 from ottla.broker.network.address_limits import parse_address_limits
 from ottla.broker.network.admission import Admission
 from ottla.broker.network.limits import Limits
-from ottla.broker.network.listeners import Endpoint, advertised_endpoint, read_advertised, read_listeners
+from ottla.broker.network.listeners import (
+    Endpoint,
+    advertised_endpoint,
+    check_inter_broker,
+    read_advertised,
+    read_listeners,
+)
 from ottla.broker.network.server import Handle, Memory, Server
 from ottla.config import ConfigError
 
@@ -45,6 +51,7 @@ class Frontend:
         config = self._settings.config
         self._listeners = read_listeners(config.listeners, config.listener_security_protocol_map)
         self._advertised = read_advertised(config.advertised_listeners, self._listeners)
+        check_inter_broker(config.inter_broker_listener_name, self._listeners)
         if 0 < config.queued_max_request_bytes < config.socket_request_max_bytes:
             raise ConfigError("queued.max.request.bytes must be larger or equal to socket.request.max.bytes")
 

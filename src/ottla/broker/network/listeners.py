@@ -42,6 +42,13 @@ def read_listeners(texts: Iterable[str], protocols: str) -> dict[str, Endpoint]:
     return listeners
 
 
+def check_inter_broker(name: str | None, listeners: Iterable[str]) -> None:
+    """ConfigError if brokers are to reach each other through a listener that is not there."""
+    names = list(listeners)
+    if name and name.upper() not in names:
+        raise ConfigError(f"inter.broker.listener.name: {name} is not among the listeners: {', '.join(names)}")
+
+
 def read_advertised(texts: Iterable[str] | None, listeners: Mapping[str, Endpoint]) -> dict[str, Endpoint]:
     """What clients are told in place of where the broker listens, for the listeners that are named."""
     if texts is None:

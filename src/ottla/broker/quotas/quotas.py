@@ -192,10 +192,19 @@ class Quotas:
         rate.record(amount, now_ms)
         return rate.throttle_ms(quota.limit, now_ms)
 
-    def most_in_window(self, kind: str, client: str, user: str = ANONYMOUS) -> float | None:
-        """What a client may use at once, if it used nothing before; None without a quota."""
-        limit = self.limit(kind, client, user)
-        return None if limit is None else limit * (self.windows - 1) * self.window_ms / 1000
+    def most_at_once(self, kind: str, client: str, now_ms: int, user: str = ANONYMOUS) -> float | None:
+        """What a client may still use now, but at least what its quota allows in one window; None without a quota.
+
+        Who is over it then waits for one window at most. With more at once it would wait until much of what it had is
+        forgotten, and come to half of its quota.
+        """
+        quota = self._find(kind, client, user)
+        if quota is None:
+            return None
+        rate = self._rates.get((kind, quota.sharers))
+        span_ms = max(self.windows - 1, 1) * self.window_ms if rate is None else rate.span_ms(now_ms)
+        used = 0.0 if rate is None else rate.total
+        return max(quota.limit * span_ms / 1000 - used, quota.limit * self.window_ms / 1000)
 
     def is_first_use(self, kind: str, client: str, amount: float, user: str = ANONYMOUS) -> bool:
         """Whether an amount that was counted is all that counts at the moment."""
