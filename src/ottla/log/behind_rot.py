@@ -8,6 +8,8 @@ file with it, nothing is found: the index leads who reads behind all that to a p
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 
 from ottla.log.errors import RottenBatch
 from ottla.log.segment import LARGEST_RELATIVE_OFFSET, Segment
@@ -15,6 +17,7 @@ from ottla.records.batch import ATTRIBUTES_AT, HEADER_SIZE, LEAST_LENGTH, MAGIC,
 from ottla.records.checksum import crc32c
 
 SEARCHED_BYTES = 1 << 18
+ENTRIES_TRIED = 3  # of the index: before a rotten batch that has an entry lies another
 
 
 def locate_behind(segment: Segment, rotten: RottenBatch, offset: int) -> tuple[int, int, int] | None:
@@ -27,6 +30,43 @@ def locate_behind(segment: Segment, rotten: RottenBatch, offset: int) -> tuple[i
         except RottenBatch as another:
             position = max(sound, another.since)
     return None
+
+
+def end_before(segment: Segment, rotten: RottenBatch, offset: int) -> tuple[int, int]:
+    """With which offset, and at which position, what is sound ends before a rotten batch on the way to `offset`.
+
+    Where the index does not know, before all of the segment.
+    """
+    before = offset
+    for _ in range(ENTRIES_TRIED):
+        entry = segment.offset_index.last_before(before)
+        before, start = entry or (segment.base_offset, 0)
+        next_offset, end = segment.base_offset, 0
+        with suppress(RottenBatch):
+            for position, header in segment.batches(start):
+                if position >= rotten.since:
+                    break
+                next_offset, end = header.next_offset, position + header.size
+        if end == rotten.since:
+            return next_offset, end
+        if entry is None:
+            break
+    return segment.base_offset, 0
+
+
+def batches_around(segment: Segment, offset: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Those from the one that holds `offset` on, but for the rotten, as far as what is behind is found in a moment."""
+    search = _Search(segment)
+    position: int | None = segment.offset_index.position_before(offset)
+    while position is not None:
+        try:
+            for at, header in segment.batches(position):
+                if header.last_offset >= offset:
+                    yield at, header
+        except RottenBatch as rotten:
+            position = search.next_sound(rotten.since)
+        else:
+            return
 
 
 class _Search:

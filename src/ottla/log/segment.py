@@ -266,9 +266,10 @@ class Segment:
         last = self.time_index.last()
         self.max_timestamp, self.max_timestamp_offset = last or (NO_TIMESTAMP, self.base_offset)
         start = self.offset_index.position_before(self.max_timestamp_offset)
-        for _, header in self.batches(start):
-            if header.max_timestamp > self.max_timestamp:
-                self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
+        with suppress(RottenBatch):  # what is behind that is in the index, or is not found
+            for _, header in self.batches(start):
+                if header.max_timestamp > self.max_timestamp:
+                    self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
 
     # Reading
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.log.errors import stops_at_errors
+from ottla.log.behind_rot import end_before, locate_behind
+from ottla.log.errors import RottenBatch, stops_at_errors
 from ottla.log.files import File, Files
 from ottla.log.hole import remove_mark
 from ottla.log.replay import rebuild_producers
@@ -37,7 +38,7 @@ class Cut(NamedTuple):
 
 def prepare_cut(log: Log, offset: int) -> Callable[[], None]:
     """The job, for any thread, after which a cut at `offset` need not wait for the disk. Nothing is cut yet."""
-    end_offset = _end_of_cut(log, offset)
+    end_offset, _ = _place_of_cut(log, offset)
     _lower_recovery_point(log, end_offset)
     return log.owner.preparing_truncation(end_offset)
 
@@ -52,13 +53,14 @@ def cut_to(log: Log, offset: int, now_ms: int) -> None:
         cut_fully(log, offset, now_ms)
         return
     settle_cut(log)
-    end_offset = _end_of_cut(log, offset)
+    end_offset, position = _place_of_cut(log, offset)
+    segment = log.segments[log.segments.number_for(offset)]
     _before_cut(log, end_offset)
     while log.active.base_offset >= end_offset and len(log.segments) > 1:
         log.segments.remove_last(now_ms)
-    log.active.cut(log.active.position_of(end_offset), end_offset)
+    log.active.cut(position if log.active is segment else log.active.size_bytes, end_offset)
     _ended_at(log, end_offset)
-    rebuild_producers(log)
+    rebuild_producers(log, goes_around_rot=True)
 
 
 @stops_at_errors
@@ -99,10 +101,21 @@ def truncate_fully(log: Log, offset: int, now_ms: int) -> None:
     settle_cut(log)
 
 
-def _end_of_cut(log: Log, offset: int) -> int:
-    """Where the log will end: before the batch that holds the offset."""
-    found = log.segments[log.segments.number_for(offset)].locate(offset) if offset < log.end_offset else None
-    return offset if found is None else min(offset, found[2])
+def _place_of_cut(log: Log, offset: int) -> tuple[int, int]:
+    """Where the log will end: before the batch that holds the offset; its offset, and its position in the segment.
+
+    If that batch has rotted, before all that is rotten around it: the leader gives it again.
+    """
+    segment = log.segments[log.segments.number_for(offset)]
+    if offset >= log.end_offset:
+        return offset, segment.size_bytes
+    try:
+        found = segment.locate(offset)
+    except RottenBatch as rotten:
+        found = locate_behind(segment, rotten, offset)
+        if found is None or found[2] > offset:
+            return end_before(segment, rotten, offset)
+    return (offset, segment.size_bytes) if found is None else (min(offset, found[2]), found[0])
 
 
 def _lower_recovery_point(log: Log, offset: int) -> None:
