@@ -16,8 +16,11 @@ from confluent_kafka.cimpl import NewTopic
 
 from ottla.log.files import DiskFiles
 from ottla.log.manager import CLEAN_SHUTDOWN, LogManager
+from ottla.log.recovery import Recovered, open_log
+from ottla.log.segment import LOG
 from ottla.log.topic_config import TopicConfig
 from tests.faults.broker_process import BrokerProcess
+from tests.log.writing import SMALL, append
 
 WAIT_S = 20.0
 NAMES = (
@@ -154,3 +157,18 @@ def test_a_log_that_has_lost_its_files_is_told(written: Path, tmp_path: Path) ->
     (folder / "t-0" / f"{0:020d}.log").unlink()
     with BrokerProcess(folder, "--log-level", "warning") as broker:
         assert "what was on the disk from offset 0 to 1 is gone" in broker.errors()
+
+
+def test_a_few_bytes_too_many_between_batches(tmp_path: Path) -> None:
+    files, folder = DiskFiles(), str(tmp_path / "topic-0")
+    log = open_log(files, folder, SMALL, now_ms=0)
+    for _ in range(8):
+        append(log)
+    path, position = Path(log.active.path(LOG)), log.active.position_of(4)
+    log.segments.close()
+    data = path.read_bytes()
+    path.write_bytes(data[:position] + b"12345" + data[position:])
+    recovered = Recovered()
+    again = open_log(files, folder, SMALL, now_ms=0, recovery_point=8, recovered=recovered)
+    assert (again.end_offset, recovered.rotten_bytes) == (8, 5)
+    assert path.read_bytes() == data

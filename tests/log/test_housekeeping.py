@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 
 import ottla.log.housekeeping
+from ottla.log.compaction import Cleanable, cleanable
 from ottla.log.errors import StorageFailed
 from ottla.log.housekeeping import (
     PRODUCERS_A_SLICE,
@@ -191,6 +192,26 @@ def test_a_rotten_log_is_set_aside_with_the_reason_and_the_others_go_on(
     assert manager.cleaner_offsets == {("sound", 0): 2}
     assert reported == {("rotten", 0): logs[0].uncleanable}
     assert "checksum" in (logs[0].uncleanable or "")
+
+
+def test_a_log_that_cannot_be_looked_at_is_set_aside_and_the_others_go_on(
+    manager: LogManager, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = [manager.create(name, 0, TopicConfig(cleanup_policy=("compact",)), 0) for name in ("missing", "sound")]
+    for log in logs:
+        put(log, b"1", b"2", key=b"k")
+        log.roll(0)
+        log.flush(0)
+
+    def look(log: Log, first_dirty_offset: int, now_ms: int) -> Cleanable:
+        if log is logs[0]:
+            raise FileNotFoundError(errno.ENOENT, "a file is gone", log.folder)
+        return cleanable(log, first_dirty_offset, now_ms)
+
+    monkeypatch.setattr("ottla.log.housekeeping.cleanable", look)
+    run_here(Housekeeping(manager, clock).compact())
+    assert manager.cleaner_offsets == {("sound", 0): 2}
+    assert "a file is gone" in (logs[0].uncleanable or "")
 
 
 def compacted_with_fault(

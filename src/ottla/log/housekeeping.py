@@ -253,12 +253,15 @@ class Housekeeping:
         try:
             yield from compaction.run()
         except Exception as error:  # also a mistake of ours: the other logs must not wait for its end
-            is_here = self._manager.logs.get(partition) is log  # or it was deleted
-            is_passing = isinstance(error, OSError) and error.errno in PASSING
-            if is_here and not is_passing:
-                log.uncleanable = str(error) or repr(error)
-                self._report_uncleanable(partition, log.uncleanable)
+            self._give_up(partition, log, error)
         return compaction.cleaned_up_to
+
+    def _give_up(self, partition: TopicPartition, log: Log, error: Exception) -> None:
+        is_here = self._manager.logs.get(partition) is log  # or it was deleted
+        is_passing = isinstance(error, OSError) and error.errno in PASSING
+        if is_here and not is_passing:
+            log.uncleanable = str(error) or repr(error)
+            self._report_uncleanable(partition, log.uncleanable)
 
     def _retain_at_last(self, log: Log) -> Slices:
         is_kept, self._is_kept_from_retention = self._is_kept_from_retention, False
@@ -274,7 +277,11 @@ class Housekeeping:
                 yield None
             if not log.config.is_compacted or log.uncleanable is not None:
                 continue
-            work = cleanable(log, self._manager.cleaner_offsets.get(partition, 0), self._aging_ms())
+            try:
+                work = cleanable(log, self._manager.cleaner_offsets.get(partition, 0), self._aging_ms())
+            except Exception as error:  # as where a file of it is gone
+                self._give_up(partition, log, error)
+                continue
             if work.first_dirty_offset >= ends.get(log, work.end_offset):
                 continue
             wanted = work.is_overdue or work.dirty_ratio >= log.config.min_cleanable_dirty_ratio

@@ -160,7 +160,8 @@ class RotSearch:
             return following
         header, end = read_header(head), following
         for _ in range(MOST_ENDS_TRIED):
-            if crc32c(self._segment.file.read(position + ATTRIBUTES_AT, end - position - ATTRIBUTES_AT)) == header.crc:
+            checked_bytes = max(end - position - ATTRIBUTES_AT, 0)
+            if crc32c(self._segment.file.read(position + ATTRIBUTES_AT, checked_bytes)) == header.crc:
                 return end
             if end - position > MOST_TRIED_BYTES or end == size_bytes:
                 break
