@@ -85,6 +85,40 @@ def test_a_topic_that_is_deleted_holds_up_others_for_a_moment_only(world: World)
     assert [record.value for record in world.committed(SINK)] == numbers(6)
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_member_that_was_thrown_out_learns_it_when_its_offsets_are_refused(world: World, protocol: str) -> None:
+    handled: list[int] = []
+
+    async def main() -> None:
+        async with (
+            aio.Producer(world.bootstrap, transactional_id="x") as producer,
+            aio.Consumer(
+                world.bootstrap, SOURCE, group="g", delivery="exactly-once", group_protocol=protocol
+            ) as consumer,
+        ):
+
+            async def handle(message: Message) -> None:
+                handled.append(message.offset)
+                if len(handled) == 1:  # as an operator would take it out of the group, or a pause
+                    member = consumer.core._assignment._member
+                    assert member is not None
+                    await member._requests.leave(is_closing=True)
+                producer.send(SINK, message.value)
+
+            async def stop() -> None:
+                while not world.committed(SINK):
+                    await asyncio.sleep(0.1)
+                consumer.stop()
+
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(stop())
+                await consumer.run(handle, producer=producer)
+
+    world.run(main(), most_seconds=30)
+    assert handled == [*range(6)] * (len(handled) // 6)
+    assert 6 < len(handled) <= 18  # it does not try again and again until its next heartbeat
+
+
 def test_what_a_failed_attempt_has_sent_is_undone(world: World) -> None:
     handled = world_run(world, 2, retries=2, backoff_ms=1)
     assert handled == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 4, 5]

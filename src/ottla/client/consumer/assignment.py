@@ -97,6 +97,11 @@ class Assignment:
         if self._member is not None:
             self._member.look_again()
 
+    def learn_standing(self) -> None:
+        """A commit was refused."""
+        if self._member is not None:
+            self._member.beat_soon()
+
     def take_error(self) -> ClientError | None:
         return None if self._member is None else self._member.take_error()
 

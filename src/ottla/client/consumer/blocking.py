@@ -235,6 +235,7 @@ class Consumer(Face[consumer.Consumer]):
                     self._bury_in_transaction(failed, recovery)
             except CommitFailed as error:
                 _logger.warning("%s", error)
+                core.learn_standing()
                 core.start_rewinding()
             except BaseException:
                 core.start_rewinding()

@@ -349,6 +349,7 @@ class Consumer:
                     await self._handle_in_transaction(handler, records, recovery)
             except CommitFailed as error:
                 _logger.warning("%s", error)
+                self.core.learn_standing()
                 self.core.rewind_all()
             except BaseException:
                 self.core.rewind_all()

@@ -404,6 +404,10 @@ class ConsumerCore:
         self._interrupt()  # at once: nothing more of what is in hand
         self._loop.call_soon_threadsafe(self.rewind_all)
 
+    def learn_standing(self) -> None:
+        """A commit was refused: it may be no member any more. From any thread."""
+        self._loop.call_soon_threadsafe(self._assignment.learn_standing)
+
     def rewind_all(self) -> None:
         for place in self.positions.values():
             place.rewind()
