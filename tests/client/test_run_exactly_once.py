@@ -10,6 +10,7 @@ import pytest
 
 import ottla.testing
 from ottla.client import Consumer, Message, Producer, aio
+from ottla.client.consumer.options import GroupProtocol
 from ottla.testing.world import World
 
 SOURCE, SINK, DEAD = "source", "sink", "dead"
@@ -86,7 +87,9 @@ def test_a_topic_that_is_deleted_holds_up_others_for_a_moment_only(world: World)
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_member_that_was_thrown_out_learns_it_when_its_offsets_are_refused(world: World, protocol: str) -> None:
+def test_a_member_that_was_thrown_out_learns_it_when_its_offsets_are_refused(
+    world: World, protocol: GroupProtocol
+) -> None:
     handled: list[int] = []
 
     async def main() -> None:
