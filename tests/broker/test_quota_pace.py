@@ -39,3 +39,31 @@ def test_a_backlog_comes_at_the_rate_of_the_quota(tmp_path: Path, batch_bytes: i
         assert given_bytes <= QUOTA * (passed + 11) * 1.1 + batch_bytes
     assert given_bytes >= least_share * QUOTA * SECONDS
     broker.stop()
+
+
+@pytest.mark.parametrize("batch_bytes", [[1_000] * 4, [1_000] * 8, [1_000, 90_000], [30_000, 1_000, 40_000]])
+def test_those_who_share_a_quota_take_turns(tmp_path: Path, batch_bytes: list[int]) -> None:
+    broker = SimulatedBroker(tmp_path)
+    broker.create("t", len(batch_bytes))
+    writer = broker.client("writer")
+    for partition, size in enumerate(batch_bytes):
+        for _ in range(QUOTA * SECONDS // size // len(batch_bytes) * 2):
+            writer.ask(broker.produce_request("t", [bytes(size)], partition=partition), PRODUCE_VERSION)
+    broker.broker.quotas.set_limits(client_entity("reader"), {CONSUMER_BYTE_RATE: QUOTA})
+    readers = [broker.client("reader") for _ in batch_bytes]
+    start, ready = broker.system.now(), [0.0] * len(readers)
+    offsets, longest, last = [0] * len(readers), [0.0] * len(readers), [0.0] * len(readers)
+    while (passed := broker.system.now() - start) < SECONDS:
+        index = ready.index(min(ready))  # of several the first is always the quickest
+        broker.advance(max(ready[index] - passed, 0))
+        answer = readers[index].ask(fetch_request("t", offsets[index], partition=index), FETCH_VERSION)
+        records = answer.responses[0].partitions[0].records if answer.responses else b""
+        count = len(read_records(bytes(records or b"")))
+        now = broker.system.now() - start
+        offsets[index] += count
+        longest[index] = max(longest[index], now - last[index])
+        if count:
+            last[index] = now
+        ready[index] = now + answer.throttle_time_ms / 1000 + 0.01
+    assert max(longest) < 4 * 11  # a turn is of two windows at most, and eleven are measured
+    broker.stop()

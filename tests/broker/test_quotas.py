@@ -71,10 +71,28 @@ def test_a_quota_that_is_taken_away_throttles_no_more(quotas: Quotas) -> None:
     assert not quotas.are_set
 
 
-def test_what_was_not_given_is_refunded(quotas: Quotas) -> None:
-    quotas.charge(PRODUCER_BYTE_RATE, "batch", 15_000, 0)
-    quotas.refund(PRODUCER_BYTE_RATE, "batch", 15_000, 0)
-    assert quotas.charge(PRODUCER_BYTE_RATE, "batch", 10_000, 0) == 0
+def test_what_is_not_given_does_not_count(quotas: Quotas) -> None:
+    assert quotas.take_turn(PRODUCER_BYTE_RATE, "batch", 1, 15_000, 0) == (True, 5000)
+    assert quotas.take_turn(PRODUCER_BYTE_RATE, "batch", 1, 15_000, 0) == (False, 5000)
+    assert quotas.take_turn(PRODUCER_BYTE_RATE, "batch", 1, 1, 12_000) == (True, 0)
+
+
+def test_who_got_nothing_comes_before_who_got_something(quotas: Quotas) -> None:
+    assert quotas.take_turn(PRODUCER_BYTE_RATE, "batch", "first", 10_500, 0) == (True, 500)
+    assert quotas.take_turn(PRODUCER_BYTE_RATE, "batch", "second", 1000, 0) == (False, 500)
+    assert quotas.take_turn(PRODUCER_BYTE_RATE, "batch", "nobody", 0, 0) == (False, 500)  # it wanted nothing
+    assert quotas.take_turn(PRODUCER_BYTE_RATE, "batch", "first", 1000, 500) == (False, 1000)
+    assert quotas.take_turn(PRODUCER_BYTE_RATE, "batch", "second", 100, 500) == (True, 100)
+    assert quotas.take_turn(PRODUCER_BYTE_RATE, "batch", "second", 100, 600) == (False, 1000)
+    assert quotas.take_turn(PRODUCER_BYTE_RATE, "batch", "first", 100, 600) == (True, 100)
+
+
+def test_who_does_not_come_again_holds_nobody_up(quotas: Quotas) -> None:
+    quotas.take_turn(PRODUCER_BYTE_RATE, "batch", "first", 10_500, 0)
+    for number in range(200):
+        quotas.take_turn(PRODUCER_BYTE_RATE, "batch", number, 1000, 0)
+    assert not quotas.take_turn(PRODUCER_BYTE_RATE, "batch", "first", 1000, 11_000).throttle_ms
+    assert quotas.take_turn(PRODUCER_BYTE_RATE, "batch", 0, 1000, 11_000).is_given
 
 
 def test_a_quota_of_nothing_waits_as_long_as_there_is() -> None:

@@ -27,7 +27,7 @@ from ottla.broker.network.frontend import Frontend
 from ottla.broker.network.listeners import Endpoint
 from ottla.broker.network.peers import Peers
 from ottla.broker.pages import Pages
-from ottla.broker.quotas.quotas import Quotas
+from ottla.broker.quotas.quotas import FREE_TURN, Quotas, Turn
 from ottla.broker.replica_moves import ReplicaMoves
 from ottla.broker.replication.replication import Replication
 from ottla.broker.replication.serving import ReplicaSessions
@@ -372,6 +372,14 @@ class Broker:
         if not self.quotas.are_set:
             return 0
         return self.hold_back(kind, context, self.quotas.charge(kind, context.client_id, amount, self.steady_ms()))
+
+    def take_turn(self, kind: str, context: Context, amount: float) -> Turn:
+        """Whether a client gets an amount now, of what several may share; it is held back as its quota asks for."""
+        if not self.quotas.are_set:
+            return FREE_TURN
+        turn = self.quotas.take_turn(kind, context.client_id, id(context.connection), amount, self.steady_ms())
+        self.hold_back(kind, context, turn.throttle_ms)
+        return turn
 
     def hold_back(self, kind: str, context: Context, throttle_ms: int) -> int:
         """Read nothing from a client for so long, because of its quota."""

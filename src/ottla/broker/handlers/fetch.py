@@ -131,13 +131,13 @@ class Fetch:
         self.state = state
 
     def _limit_bytes(self) -> int:
-        """Of one answer: never more than the quota of its consumer has left."""
+        """Of one answer: never more than a consumer may get in one turn."""
         most_bytes = min(self._request.max_bytes, self._broker.settings.config.fetch_max_bytes)
         if not self._broker.quotas.are_set:
             return most_bytes
         quotas, client_id = self._broker.quotas, self._context.client_id
-        left = quotas.most_at_once(CONSUMER_BYTE_RATE, client_id, self._broker.steady_ms())
-        return most_bytes if left is None else min(most_bytes, int(left))
+        in_turn = quotas.most_at_once(CONSUMER_BYTE_RATE, client_id, self._broker.steady_ms())
+        return most_bytes if in_turn is None else min(most_bytes, int(in_turn))
 
     # Looking
 
@@ -308,15 +308,11 @@ class Fetch:
 
     def response(self) -> FetchResponse:
         session_id = self._fetching.session_id
-        throttle_ms = self._broker.throttle(CONSUMER_BYTE_RATE, self._context, self._found_bytes)
-        quotas, client_id = self._broker.quotas, self._context.client_id
-        if throttle_ms and not quotas.is_first_use(CONSUMER_BYTE_RATE, client_id, self._found_bytes):
-            # Nothing is given now, so nothing was used; the client asks again when its time has come.
-            quotas.refund(CONSUMER_BYTE_RATE, client_id, self._found_bytes, self._broker.steady_ms())
-            return FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id, responses=[])
+        turn = self._broker.take_turn(CONSUMER_BYTE_RATE, self._context, self._found_bytes)
+        if not turn.is_given:  # the client asks again when its time has come
+            return FetchResponse(throttle_time_ms=turn.throttle_ms, session_id=session_id, responses=[])
         self._broker.metrics.fetched_bytes += self._found_bytes
-        # One batch can be more than the quota ever allows. A client that got nothing for a while gets it all the same.
-        response = FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id, responses=self._topics())
+        response = FetchResponse(throttle_time_ms=turn.throttle_ms, session_id=session_id, responses=self._topics())
         if self._has_news and self._context.version >= FIRST_VERSION_WITH_LEADER:
             self._hint(response)
         return response

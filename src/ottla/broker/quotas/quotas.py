@@ -9,6 +9,7 @@ burst may empty.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, NamedTuple, TypeVar
@@ -27,19 +28,21 @@ WINDOWS = 11
 WINDOW_MS = 1000
 FORGOTTEN_AFTER_MS = 3_600_000
 MOST_KNOWN = 5000  # rates, and buckets: names are cheap to invent, and may be long
+MOST_IN_ROW = 100  # of those who share a quota
 LONGEST_THROTTLE_MS = 2**31 - 1  # as a reply can tell it
 
 
 class Rate:
     """An amount a second, over the last windows."""
 
-    __slots__ = ("_count", "_window_ms", "_windows", "total")
+    __slots__ = ("_count", "_window_ms", "_windows", "row", "total")
 
     def __init__(self, count: int = WINDOWS, window_ms: int = WINDOW_MS) -> None:
         self._count = count
         self._window_ms = window_ms
         self._windows: deque[list[float]] = deque()  # start in ms, amount
         self.total = 0.0
+        self.row: dict[object, int] = {}  # who got nothing, the first to come first, and when they come again
 
     def record(self, amount: float, now_ms: int) -> None:
         self._forget(now_ms)
@@ -64,6 +67,22 @@ class Rate:
         elapsed = now_ms - self._windows[0][0] if self._windows else 0
         full = elapsed // self._window_ms
         return float(max(elapsed + max(self._count - 1 - full, 0) * self._window_ms, 1))
+
+    def left(self, quota: float, now_ms: int) -> float:
+        """How much more makes the rate `quota` a second."""
+        return quota * self.span_ms(now_ms) / 1000 - self.total
+
+    def ahead_of(self, asker: object, now_ms: int) -> int:
+        """How many are before somebody in the row. Who has not come when it was time is in it no more."""
+        ahead = 0
+        for other, due_ms in list(self.row.items()):
+            if other == asker:
+                break
+            if now_ms > due_ms + self._window_ms:
+                del self.row[other]
+            else:
+                ahead += 1
+        return ahead
 
     def throttle_ms(self, quota: float, now_ms: int) -> int:
         """How long to wait until the rate is down at `quota` a second."""
@@ -150,6 +169,16 @@ class _Quota(NamedTuple):
     sharers: Entity
 
 
+class Turn(NamedTuple):
+    """What a client gets that asks for something."""
+
+    is_given: bool
+    throttle_ms: int
+
+
+FREE_TURN = Turn(True, 0)
+
+
 class Quotas:
     """The quotas that are set, and the rates of those they hold for."""
 
@@ -193,31 +222,42 @@ class Quotas:
         return rate.throttle_ms(quota.limit, now_ms)
 
     def most_at_once(self, kind: str, client: str, now_ms: int, user: str = ANONYMOUS) -> float | None:
-        """What a client may still use now, but at least what its quota allows in one window; None without a quota.
+        """What one of those who share a quota may get in one turn; None without a quota.
 
-        Who is over it then waits for one window at most. With more at once it would wait until much of what it had is
-        forgotten, and come to half of its quota.
+        It is what they have left, from one window's worth to two: with more, others would wait long for their turn; of
+        less, much could be a part of a batch, which its client throws away.
         """
         quota = self._find(kind, client, user)
         if quota is None:
             return None
+        in_window = quota.limit * self.window_ms / 1000
         rate = self._rates.get((kind, quota.sharers))
-        span_ms = max(self.windows - 1, 1) * self.window_ms if rate is None else rate.span_ms(now_ms)
-        used = 0.0 if rate is None else rate.total
-        return max(quota.limit * span_ms / 1000 - used, quota.limit * self.window_ms / 1000)
+        left = math.inf if rate is None else rate.left(quota.limit, now_ms)
+        return min(max(left, in_window), 2 * in_window)
 
-    def is_first_use(self, kind: str, client: str, amount: float, user: str = ANONYMOUS) -> bool:
-        """Whether an amount that was counted is all that counts at the moment."""
-        quota = self._find(kind, client, user)
-        rate = None if quota is None else self._rates.get((kind, quota.sharers))
-        return rate is None or rate.total <= amount
+    def take_turn(
+        self, kind: str, client: str, asker: object, amount: float, now_ms: int, user: str = ANONYMOUS
+    ) -> Turn:
+        """Give one of those who share a quota an amount, if they are within it, or nothing now.
 
-    def refund(self, kind: str, client: str, amount: float, now_ms: int, user: str = ANONYMOUS) -> None:
-        """Take back what was counted and then not given."""
+        Those who got nothing stand in a row, and one window's worth is kept for each of them when they come again: else
+        the quickest could get it all.
+        """
         quota = self._find(kind, client, user)
-        rate = None if quota is None else self._rates.get((kind, quota.sharers))
-        if rate is not None:
-            rate.record(-amount, now_ms)
+        if quota is None:
+            return FREE_TURN
+        rate = self._rate(kind, quota.sharers, now_ms)
+        throttle_ms = rate.throttle_ms(quota.limit, now_ms)
+        kept = rate.ahead_of(asker, now_ms) * quota.limit * self.window_ms / 1000
+        if not throttle_ms and kept > rate.left(quota.limit, now_ms):
+            throttle_ms = self.window_ms
+        if throttle_ms:
+            if amount and (asker in rate.row or len(rate.row) < MOST_IN_ROW):
+                rate.row[asker] = now_ms + throttle_ms
+            return Turn(False, throttle_ms)
+        rate.row.pop(asker, None)
+        rate.record(amount, now_ms)
+        return Turn(True, rate.throttle_ms(quota.limit, now_ms))
 
     def _rate(self, kind: str, sharers: Entity, now_ms: int) -> Rate:
         return self._rates.use((kind, sharers), now_ms, lambda: Rate(self.windows, self.window_ms))
