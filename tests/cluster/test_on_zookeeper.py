@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from ottla.client import EARLIEST, LATEST, Admin, NewTopic, Producer, Reader, ServerError
+from ottla.controller.zookeeper import address, nodes
+from ottla.testing import LocalBroker
 from ottla.wire.uuids import uuid_text
 from tests.faults.broker_process import BrokerProcess
 from tests.zookeeper.servers import ZookeeperServers, missing
@@ -93,10 +95,28 @@ def test_brokers_on_zookeeper(tmp_path: Path) -> None:
         assert values == [b"before", b"without a leader", b"without ZooKeeper"]
 
 
-def check_nodes(nodes: dict[str, bytes], running: dict[int, BrokerProcess], topic_id: str, controller_id: int) -> None:
+def test_one_broker_with_more_partitions_than_a_commit_takes_starts_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that it leads gets a new epoch: with the limit that ZooKeeper has, five thousand fit into one commit."""
+    for module in (nodes, address):
+        monkeypatch.setattr(module, "MAX_REQUEST_BYTES", 42_000)
+    with ZookeeperServers(tmp_path / "zookeeper") as servers:
+        store = f"zookeeper://{servers.hosts}/kafka"
+        broker = LocalBroker(str(tmp_path / "data"), store=store)
+        for number in range(8):
+            broker.topic(f"t{number}", partitions=30)
+        broker.put("t0", b"kept")
+        broker.stop()
+        broker = LocalBroker(str(tmp_path / "data"), store=store)
+        assert broker.values("t0") == [b"kept"]
+        broker.stop()
+
+
+def check_nodes(found: dict[str, bytes], running: dict[int, BrokerProcess], topic_id: str, controller_id: int) -> None:
     for node_id, broker in running.items():
         host, port = broker.address
-        described = json.loads(nodes[f"/brokers/ids/{node_id}"])
+        described = json.loads(found[f"/brokers/ids/{node_id}"])
         assert int(described.pop("timestamp")) > 0
         assert described == {
             "version": 5,
@@ -108,7 +128,7 @@ def check_nodes(nodes: dict[str, bytes], running: dict[int, BrokerProcess], topi
             "rack": f"r{node_id}",
             "features": {},
         }
-    topic = json.loads(nodes["/brokers/topics/orders"])
+    topic = json.loads(found["/brokers/topics/orders"])
     replicas = topic["partitions"]["0"]
     assert sorted(replicas) == [1, 2, 3]
     assert topic == {
@@ -118,10 +138,10 @@ def check_nodes(nodes: dict[str, bytes], running: dict[int, BrokerProcess], topi
         "adding_replicas": {},
         "removing_replicas": {},
     }
-    state = json.loads(nodes["/brokers/topics/orders/partitions/0/state"])
-    epoch = int(nodes["/controller_epoch"])
+    state = json.loads(found["/brokers/topics/orders/partitions/0/state"])
+    epoch = int(found["/controller_epoch"])
     expected = {"version": 1, "leader": replicas[0], "leader_epoch": 0, "controller_epoch": epoch, "isr": replicas}
     assert {name: state[name] for name in expected} == expected
-    assert json.loads(nodes["/controller"])["brokerid"] == controller_id
-    assert json.loads(nodes["/config/topics/orders"]) == {"version": 1, "config": {"min.insync.replicas": "2"}}
-    assert json.loads(nodes["/cluster/id"])["version"] == "1"
+    assert json.loads(found["/controller"])["brokerid"] == controller_id
+    assert json.loads(found["/config/topics/orders"]) == {"version": 1, "config": {"min.insync.replicas": "2"}}
+    assert json.loads(found["/cluster/id"])["version"] == "1"

@@ -8,8 +8,11 @@ import pytest
 
 import ottla.testing
 from ottla.client import Producer
-from ottla.log.hole import MARK
+from ottla.log.files import DiskFiles
+from ottla.log.folders import LogFolders
+from ottla.log.hole import END_MARK, MARK
 from ottla.log.segment import INDEX
+from ottla.log.topic_config import TopicConfig
 from ottla.testing import LocalCluster
 from tests.cluster.test_replicated_topics import wait_until
 
@@ -37,7 +40,15 @@ def rot(cluster: LocalCluster, node_id: int) -> Path:
     return folder
 
 
-def test_rot_in_what_was_written_last_does_not_cost_the_others_what_they_have() -> None:
+def start_and_kill_at_once(cluster: LocalCluster, node_id: int) -> None:
+    """Its data is open, and nobody has heard of it yet."""
+    logs = LogFolders(DiskFiles(), [f"{cluster.folder}/broker-{node_id}"])
+    logs.open(lambda _topic: TopicConfig(), 0, {})
+    logs.abandon()
+
+
+@pytest.mark.parametrize("starts", ["once", "twice"])
+def test_rot_in_what_was_written_last_does_not_cost_the_others_what_they_have(starts: str) -> None:
     """Nobody knows yet that it is on the disk, nor that it is committed: the log is cut there."""
     noted_late = {"replica.high.watermark.checkpoint.interval.ms": 600_000}
     with ottla.testing.cluster(brokers=3, settings={"min.insync.replicas": 1, **noted_late}) as cluster:
@@ -46,15 +57,19 @@ def test_rot_in_what_was_written_last_does_not_cost_the_others_what_they_have() 
         stopped = [damaged, *({1, 2, 3} - {damaged})]
         for node_id in stopped:
             cluster.kill(node_id)
-        segment = Path(cluster.folder, f"broker-{damaged}", "t-0", f"{0:020d}.log")
+        folder = Path(cluster.folder, f"broker-{damaged}", "t-0")
+        segment = folder / f"{0:020d}.log"
         contents = bytearray(segment.read_bytes())
         contents[len(contents) // 2] ^= 1
         segment.write_bytes(contents)
+        if starts == "twice":
+            start_and_kill_at_once(cluster, damaged)
         for node_id in stopped:
             cluster.start(node_id)
         assert cluster.wait_for_leader("t") != damaged
         cluster.wait_until_in_sync()
         assert cluster[damaged].values("t") == VALUES
+        assert not (folder / END_MARK).exists()
 
 
 @pytest.mark.parametrize("how", ["it leads and all are killed", "it is stopped", "it is killed"])

@@ -132,6 +132,19 @@ def test_one_with_rotten_records_goes_on_leading_its_other_partitions() -> None:
     assert (rotten.leader_id, rotten.in_sync, rotten.eligible) == (NOBODY, (2,), ())
 
 
+@pytest.mark.parametrize("loss", [Loss.NOTHING, Loss.TAIL])
+def test_a_broker_is_taken_in_when_all_is_decided_that_follows_from_its_start(loss: Loss) -> None:
+    """The changes may be made one by one, and the controller may go in between: then the broker tells it all again."""
+    known = cluster([(1, 2), (1, 2)])
+    *before, last = finished(broker_up(known, rules_in(known), 1, 101, NODE, loss=loss))
+    for change in before:
+        known.replay(change)
+    assert {state.leader_epoch for state in known.states["t"]} == {1}
+    assert known.brokers[1].epoch == 100
+    known.replay(last)
+    assert known.brokers[1].epoch == 101
+
+
 def test_one_that_lacks_the_last_records_leads_where_nobody_else_is_in_sync() -> None:
     after = settled(PartitionState(1, 5, (1,)), rules(), [1], restarted=1, loss=Loss.TAIL)
     assert (after.leader_id, after.in_sync, after.leader_epoch) == (1, (1,), 6)

@@ -164,10 +164,11 @@ def test_a_rotten_length_is_not_taken_for_a_write_that_was_not_finished(behind: 
         append(log)
     files.flip_bit(log.active.path(LOG), position + LENGTH_AT, 5)  # a batch of half a GB
     files.kill()
-    recovered = Recovered()
-    opened = open_log(files, FOLDER, CONFIG, now_ms=0, recovery_point=1, recovered=recovered)
-    assert opened.end_offset == 1
-    assert recovered.lacks_end
+    for _ in range(2):  # the second time nothing is left to see
+        opened = open_log(files, FOLDER, CONFIG, now_ms=0, recovery_point=1)
+        files.kill()
+        assert opened.end_offset == 1
+        assert opened.lacks_end
 
 
 def test_a_transaction_whose_end_has_rotted_is_still_known_to_be_over() -> None:

@@ -229,7 +229,8 @@ def broker_up(
 ) -> InSteps[list[Change]]:
     """A broker has opened its data. `is_first`: nobody has looked at any partition in this controller's time.
 
-    `loss`: what it may lack of all its partitions. `rotten`: the partitions in which some has rotted there.
+    `loss`: what it may lack of all its partitions. `rotten`: the partitions in which some has rotted there. That it is
+    there comes last: until then it has no roles, and tells of its loss again, if only some of this was made true.
     """
     known = cluster.brokers.get(node_id)
     is_same = known is not None and known.epoch == epoch  # it has been there all the time
@@ -246,7 +247,7 @@ def broker_up(
         loss=Loss.NOTHING if is_same else loss,
         rotten=() if is_same else rotten,
     )
-    return states if is_known else [BrokerUp(node_id, epoch, node), *states]
+    return states if is_known else [*states, BrokerUp(node_id, epoch, node)]
 
 
 def broker_down(

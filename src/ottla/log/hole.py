@@ -1,6 +1,8 @@
-"""What a log lacks since bytes of it have rotted. A mark in its folder keeps that until other replicas have given it.
+"""What a log lacks since bytes of it have rotted. Marks in its folder keep that, whatever happens to the broker.
 
-A replica with a hole ends where the others do, and would be taken for one that has everything.
+A replica with a hole ends where the others do, and would be taken for one that has everything: its mark stays until
+other replicas have given what is missing. One that had to be cut looks whole at the next start: its mark stays until
+the cluster knows.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from typing import NamedTuple
 from ottla.log.files import Files
 
 MARK = "rotten-records"
+END_MARK = "lost-end"
 
 
 class Hole(NamedTuple):
@@ -33,3 +36,12 @@ def read_mark(files: Files, folder: str, end_offset: int) -> Hole:
 def remove_mark(files: Files, folder: str) -> None:
     """The folder is to be synced then."""
     files.remove(f"{folder}/{MARK}")
+
+
+def mark_end(files: Files, folder: str) -> None:
+    """More is about to be cut off the log than a write that a crash ended."""
+    files.replace(f"{folder}/{END_MARK}", b"", durable=True)
+
+
+def remove_end_mark(files: Files, folder: str) -> None:
+    files.remove(f"{folder}/{END_MARK}")

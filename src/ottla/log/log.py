@@ -98,6 +98,7 @@ class Log:
         self._is_retired = False
         self.uncleanable: str | None = None  # why it is not compacted any more
         self.hole: Hole | None = None  # records that have rotted
+        self.lacks_end = False  # more than a write that a crash ended was cut off, and the cluster does not know yet
         self.owner = LogOwner()
         self.snapshots = snapshots
         self.cut: Cut | None = None  # that is not on the disk yet

@@ -44,7 +44,6 @@ class Recovered:
     cut_bytes: int = 0
     rotten_bytes: int = 0
     removed_segments: int = 0
-    lacks_end: bool = False  # more than a write that a crash ended was cut off
     faults: list[str] = dataclasses.field(default_factory=list)
 
 
@@ -81,10 +80,12 @@ def open_log(
     if log.end_offset < recovery_point:
         gone = f"what was on the disk from offset {log.end_offset} to {recovery_point} is gone"
         recovered.faults.append(f"{folder}: {gone}, and nobody knows why")
+        opening.mark_end()
     if clean and (is_whole or log.is_young) and log.recovery_point == log.end_offset and not log.is_empty:
         log.flusher.note_clean_end()
     _settle(log, log_start_offset, now_ms)
     opening.tell_hole(log)
+    log.lacks_end = opening.lacks_end
     log.segments.close()  # until somebody reads or writes
     return log
 
@@ -129,10 +130,12 @@ class _Opening:
         self._rotten_at = 0  # the first offset of the last rot
         self._later_snapshots: dict[int, bytes] = {}
         self._is_marked = False  # as one with a hole
+        self.lacks_end = False  # more than a write that a crash ended is cut off
 
     def load(self, sizes: dict[str, int], log_start_offset: int) -> None:
         """Find the segments, the snapshots and the leader epochs in the folder."""
         self._is_marked = hole.MARK in sizes
+        self.lacks_end = hole.END_MARK in sizes
         bases = sorted(base_of(name) for name in sizes if name.endswith(LOG))
         for base_offset in bases:
             self.segments.append(self._segment(base_offset, sizes))
@@ -311,6 +314,12 @@ class _Opening:
         hole.mark(self.files, self.folder, found)
         self._is_marked = True
 
+    def mark_end(self) -> None:
+        """Before it is cut off, or a crash would leave a log that looks whole."""
+        if not self.lacks_end:
+            hole.mark_end(self.files, self.folder)
+            self.lacks_end = True
+
     def tell_hole(self, log: Log) -> None:
         """Let the log know of its hole, unless that is gone with the records around it."""
         if not self._is_marked:
@@ -434,7 +443,8 @@ class _Opening:
     def _cut(self, segment: Segment, fault: Fault, next_offset: int) -> None:
         self.recovered.cut_bytes += segment.size_bytes - fault.position
         search = RotSearch(segment, Place(fault.position, next_offset, -1), NOWHERE, NOWHERE, NOWHERE)
-        self.recovered.lacks_end |= not (fault.is_torn and search.is_unfinished())
+        if not (fault.is_torn and search.is_unfinished()):
+            self.mark_end()
         self.recovered.faults.append(f"{segment.path(LOG)}, byte {fault.position}: {fault.reason}")
         segment.cut(fault.position, next_offset)
         segment.file.sync()  # or what is written there next may be followed by what was cut, after another crash
@@ -445,7 +455,8 @@ class _Opening:
             last = self.segments[-1]
             self.recovered.removed_segments += 1
             self.recovered.cut_bytes += last.size_bytes
-            self.recovered.lacks_end |= last.size_bytes > 0
+            if last.size_bytes:
+                self.mark_end()
             if keeps_aside and last.size_bytes:
                 self.files.rename(last.path(LOG), last.path(LOG) + ASIDE)
                 self.recovered.faults.append(f"{last.path(LOG)}: put aside, since it follows what does not hold")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from ottla.log.checkpoint import LEADER_EPOCHS, PARTITION_METADATA
 from ottla.log.failed_sync import MARK
 from ottla.log.files import NO_FILE, Files, no_file
+from ottla.log.hole import END_MARK
 from ottla.log.hole import MARK as HOLE_MARK
 from ottla.log.segment import CLEANED, DELETED, LOG, SWAP, Segment
 from ottla.log.snapshot import PREPARED, PREPARED_EARLIER
 
 MOST_OFFSET = (1 << 63) - 1
-_REPLACED = {LEADER_EPOCHS, MARK, HOLE_MARK}
+_REPLACED = {LEADER_EPOCHS, MARK, HOLE_MARK, END_MARK}
 _OTHER_NAMES = frozenset(
     {*_REPLACED, PARTITION_METADATA, PREPARED, PREPARED_EARLIER, *(f"{name}.tmp" for name in _REPLACED)}
 )

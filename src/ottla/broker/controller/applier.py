@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, assert_never
 
 from ottla.broker.config.layers import BrokerSettings
@@ -38,6 +39,7 @@ from ottla.controller.layout import NOBODY, PartitionState, TopicNode
 from ottla.log.checkpoint import TopicPartition
 from ottla.log.errors import LogError, StorageFailed
 from ottla.log.folders import LogFolders
+from ottla.log.hole import remove_end_mark
 from ottla.log.impossible_epochs import mend_epochs
 from ottla.log.log import Log
 from ottla.log.loss import Loss
@@ -164,10 +166,8 @@ class Applier:
     def _look_for_loss(self, cluster: Cluster, aside: set[TopicPartition]) -> None:
         """Records that were committed are gone, as when files were damaged: others that have them shall lead first."""
         rotten: set[tuple[bytes, int]] = set()
-        lacking_ends = {partition for partition, found in self._logs.recovered.items() if found.lacks_end} - aside
         for (topic, index), log in self._logs.logs.items():
-            lacks_end = (topic, index) in lacking_ends
-            if (log.hole is not None or lacks_end) and len(cluster.topics[topic].replicas[index]) > 1:
+            if (log.hole is not None or log.lacks_end) and len(cluster.topics[topic].replicas[index]) > 1:
                 rotten.add((cluster.topics[topic].topic_id, index))
                 first_offset = log.end_offset if log.hole is None else log.hole.first_offset
                 reason = f"records from offset {first_offset} on have rotted; they are copied from another"
@@ -177,6 +177,15 @@ class Applier:
             self.loss = Loss.TAIL
             reason = "it ends before what was known to be committed"
             events.warning("a log did not hold", partition=f"{topic}-{index}", reason=reason)
+
+    def loss_is_known(self) -> None:
+        """The cluster goes by what is missing here."""
+        self.loss, self.rotten = Loss.NOTHING, frozenset()
+        for log in self._logs.logs.values():
+            if log.lacks_end:
+                log.lacks_end = False
+                with suppress(OSError):  # then the next start tells it once more
+                    remove_end_mark(log.files, log.folder)
 
     def _put_strays_aside(self, cluster: Cluster) -> set[TopicPartition]:
         for aside, (name, index) in self._logs.strays.items():

@@ -129,7 +129,7 @@ class Controller:
         changes = event.decide()
         if isinstance(changes, Generator):
             changes = yield from changes
-        groups = yield from _groups(changes, self._store.max_commit_bytes)
+        groups = yield from in_commits(changes, self._store.max_commit_bytes)
         return groups
 
     def _begin_to_store(self, event: _Event, groups: deque[list[Change]] | None, failure: Exception | None) -> None:
@@ -219,10 +219,11 @@ class Controller:
         self.feed.close(ClusterFeedResponse(error_code=ErrorCode.NOT_CONTROLLER))
 
 
-def _groups(changes: Sequence[Change], most_bytes: int) -> InSteps[deque[list[Change]]]:
+def in_commits(changes: Sequence[Change], most_bytes: int) -> InSteps[deque[list[Change]]]:
     """What is committed together: all of it, unless the store takes less at once.
 
     States can be changed one after the other: what is left when a controller goes, its successor finds and decides.
+    So where something is known only until a change is made, that one comes last.
     """
     if most_bytes == sys.maxsize or not changes:
         return deque([list(changes)] if changes else [])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from ottla.broker.controller.applier import Applier
 from ottla.broker.controller.asking import all_nodes, committed, node_at
 from ottla.broker.controller.balance import Balance, BalanceSettings
-from ottla.broker.controller.controller import Controller, Outcomes
+from ottla.broker.controller.controller import Controller, Outcomes, in_commits
 from ottla.broker.controller.liveness import Liveness
 from ottla.broker.controller.registration import Registration, Superseded, controllers_told
 from ottla.broker.controller.view import View
@@ -303,9 +303,8 @@ class Membership:
         self.controller, self._controller_id = controller, self.node_id
         if was_open:
             self._take_in(controller, is_first=True)
-        self._liveness = Liveness(
-            self._loop, self.store, self, controller, self._session_seconds, self._identity.listener
-        )
+        listener, seconds = self._identity.listener, self._session_seconds
+        self._liveness = Liveness(self._loop, self.store, self, controller, seconds, listener)
         self._liveness.start()
         self._balance = Balance(self._loop, controller, self._balance_settings)
         while not self._is_lost:
@@ -328,11 +327,11 @@ class Membership:
     def _open(self, controller: Controller) -> Steps:
         """What is decided first is what this broker opens."""
         up = yield from self._up(controller, is_first=True)
-        operations = [controller.office.check, *operations_of(up)]
-        yield from committed(self.store, operations, is_vital=True)
-        for change in up:
-            controller.cluster.replay(change)
-        controller.feed.append(up)
+        for group in (yield from in_commits(up, self.store.max_commit_bytes)):
+            yield from committed(self.store, [controller.office.check, *operations_of(group)], is_vital=True)
+            for change in group:
+                controller.cluster.replay(change)
+            controller.feed.append(group)
         self.view.open(is_up=True)
         self._now_up()
 
@@ -349,7 +348,8 @@ class Membership:
 
     def _now_up(self) -> None:
         self._is_up = self._registration.was_taken_in = True
-        self._loss, self._applier.loss, self._applier.rotten = Loss.NOTHING, Loss.NOTHING, frozenset()
+        self._loss = Loss.NOTHING
+        self._applier.loss_is_known()
 
     def _look_at_office(self, controller: Controller) -> Steps:
         if self._registration.is_touched:
