@@ -71,6 +71,15 @@ def test_another_subscription_disturbs_nobody_but_another_protocol_does(world: C
     assert (dearer.response.generation_id, dearer.response.protocol_name) == (2, "sticky")
 
 
+def test_what_it_offers_beside_the_record_is_not_in_what_lasts(world: ClassicWorld) -> None:
+    one = world.join(instance_id="one", protocols={"range": b"", "sticky": b""})
+    world.driver.advance(0)
+    world.assign([one.response.member_id])
+    back = world.join(instance_id="one", protocols={"range": b"new", "sticky": b""}).response.member_id
+    assert world.group.kept.members[back].protocols == [("range", b"new")]
+    assert world.group.members[back].protocols == [("range", b"new"), ("sticky", b"")]
+
+
 def test_a_member_that_comes_back_before_the_assignment_begins_a_rebalance(world: ClassicWorld) -> None:
     joins = [world.join(instance_id=instance) for instance in ("one", "two")]
     world.driver.advance(0)

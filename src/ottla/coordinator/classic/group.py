@@ -296,8 +296,9 @@ class ClassicGroup(Group):
         self.pending_sync_members &= kept.members.keys()
 
     def note_offer(self, member_id: str, protocols: Protocols) -> None:
-        """What a member offers beside the protocol that was chosen: no record tells it."""
-        self.current.set_protocols(self.current.members[member_id], protocols)
+        """What a member offers beside the protocol that was chosen: no record tells it, so it stands in the copy."""
+        forming = self.forming()
+        forming.set_protocols(forming.members[member_id], protocols)
 
 
 def write_group(operation: Operation, group_id: str, value: GroupMetadataValue) -> None:
