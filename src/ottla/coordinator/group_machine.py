@@ -9,7 +9,7 @@ from typing import Any
 
 from ottla.coordinator.classic.generation import ClassicState
 from ottla.coordinator.classic.group import JOIN, SESSION, SYNC, ClassicGroup
-from ottla.coordinator.classic.join import Joiner, check_join, join
+from ottla.coordinator.classic.join import Joiner, Joins, check_join
 from ottla.coordinator.classic.rebalance import join_time_over, prepare, refused_sync, session_over, sync_time_over
 from ottla.coordinator.classic.session import heartbeat, leave, left, sync
 from ottla.coordinator.consumer.classic import ClassicMembers
@@ -150,7 +150,7 @@ class GroupMachine:
     def join(self, operation: Operation, reply: Reply, request: JoinGroupRequest, client: Client, version: int) -> None:
         joiner = Joiner(reply, request, client, version)
         group = self.groups.get(request.group_id)
-        code = check_join(self, request)
+        code = check_join(self.settings(), request)
         if code is not ErrorCode.NONE:
             joiner.refuse(operation, code, request.member_id)
         elif isinstance(group, ConsumerGroup) and ClassicMembers(self).join(operation, group, joiner):
@@ -158,7 +158,7 @@ class GroupMachine:
         else:
             group = self.groups.get(request.group_id)
             assert group is None or isinstance(group, ClassicGroup)
-            join(self, operation, group, joiner)
+            Joins(self).join(operation, group, joiner)
 
     def sync(self, operation: Operation, reply: Reply, request: SyncGroupRequest) -> None:
         group = self.groups.get(request.group_id)
