@@ -48,6 +48,8 @@ def test_a_password_that_stands_in_the_file_is_hidden_too(tmp_path: Path) -> Non
         ("mysql://shop:hun ter2@db/shop", "using hun ter2", "using ***"),
         ("mysql://shop@eu:hunter2@db/shop", "using hunter2", "using ***"),
         (" mysql://shop:hunter2@db/shop", "using hunter2", "using ***"),
+        # A driver shows a text within a text.
+        ("mysql://shop:\"it's@db/shop", str([repr("using \"it's")]), r"['\'using ***\'']"),
         ("postgresql://shop@db/shop?sslmode=on&password=hunter2", "no option hunter2 on db", "no option *** on db"),
     ],
 )

@@ -3,6 +3,8 @@
 import contextlib
 import json
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +105,10 @@ def test_a_number_that_is_none_is_a_bad_record(tmp_path: Path) -> None:
     with pytest.raises(BadRecord, match="the database has no nan"):
         sink.write(rows(-1, {"id": 1, "v": float("nan")}))
     sink.close()
+
+
+def test_sqlalchemy_shows_no_tracebacks_by_itself() -> None:
+    """Of connections that break while they are given back. The task tells what failed."""
+    program = "import logging, ottla.connect.sql_sink; logging.getLogger('sqlalchemy.pool').error('Traceback')"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr == ""

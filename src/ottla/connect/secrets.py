@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote, quote_plus, unquote
 
 HIDDEN = "***"
+MOST_QUOTED = 3
 _REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
 _SECRET_NAME = re.compile(r"passw|secret|token|credential|private_key", re.IGNORECASE)
 _URL_PASSWORD = re.compile(r"^\s*[\w+.-]+://[^:]*:(.+)@", re.DOTALL)  # names and passwords may be odd
@@ -83,5 +84,10 @@ class Secrets:
 
     def _learn(self, secret: str) -> None:
         """In all the forms that an error may show it in."""
-        if secret:
-            self._known |= {secret, unquote(secret), quote(secret, safe=""), quote_plus(secret), repr(secret)[1:-1]}
+        if not secret:
+            return
+        self._known |= {secret, unquote(secret), quote(secret, safe=""), quote_plus(secret), repr(secret)[1:-1]}
+        for quoted in (secret, unquote(secret)):
+            for _ in range(MOST_QUOTED):  # a text in a tuple in a text
+                quoted = quoted.replace("\\", "\\\\").replace("'", "\\'")
+                self._known.add(quoted)

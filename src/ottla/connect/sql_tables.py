@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -40,6 +41,10 @@ def _be_strict(connection: Any, _record: Any) -> None:
     cursor = connection.cursor()
     cursor.execute(STRICT)
     cursor.close()
+
+
+# A task tells what failed. SQLAlchemy would show the traceback of a connection that broke, as nobody has asked it to.
+logging.getLogger("sqlalchemy").addHandler(logging.NullHandler())
 
 
 class SqlTable:
