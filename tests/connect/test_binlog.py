@@ -7,6 +7,7 @@ import pytest
 
 from ottla.connect.interface import ConnectorRefused
 from ottla.connect.mysql.binlog import Begun, BinlogReader, Committed, Ddl, Place, client_collation
+from ottla.connect.mysql.source import refuse_purged
 
 START = Place("binlog.000007", 157)
 SOURCE = uuid.UUID("3e11fa47-71ca-11e1-9e33-c80aa9429562")
@@ -87,6 +88,27 @@ def test_the_next_file_is_followed() -> None:
     reader = make_reader()
     assert list(reader.read(event(4, struct.pack("<Q", 4) + b"binlog.000008", 500))) == []
     assert reader.place == Place("binlog.000008", 4)
+
+
+def test_positions_behind_4_gb() -> None:
+    """An event says 32 bits of its position."""
+    begin, wrapped = (3 << 30) + 7, (5 << 30) + 11
+    start = Place(START.file, begin)
+    reader = BinlogReader(start, is_mariadb=False, find_table=lambda _: None, is_captured=lambda _: True)
+    events = [gtid(23, begin + 79), query("BEGIN", begin + 150), event(29, b"", (4 << 30) - 1)]
+    events += [event(29, b"", 0), event(16, bytes(8), wrapped % (1 << 32)), gtid(24, (wrapped + 79) % (1 << 32))]
+    *_, committed, begun = (each for one in events for each in reader.read(one))
+    assert committed == Committed(Place(START.file, wrapped), f"{SOURCE}:23")
+    assert begun == Begun(f"{SOURCE}:24", 1_700_000_000, Place(START.file, wrapped))
+    list(reader.read(event(4, struct.pack("<Q", 4) + b"binlog.000008", wrapped % (1 << 32))))
+    (committed,) = reader.read(event(16, bytes(8), 126))
+    assert committed == Committed(Place("binlog.000008", 126), f"{SOURCE}:24")
+
+
+def test_no_server_is_asked_for_a_position_behind_4_gb() -> None:
+    place = {"file": START.file, "pos": 1 << 32}
+    with pytest.raises(ConnectorRefused, match="told no position behind 4 GB"):
+        refuse_purged(place, {START.file: 5 << 30})
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The copy of tables that the mysql source begins with: chunks, side by side, between the events of the binlog."""
 
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,8 @@ from typing import Any
 import pytest
 
 from ottla.connect.mysql import capture
-from ottla.connect.mysql.connection import SqlConnection
+from ottla.connect.mysql.catalog import Catalog, TableChoice
+from ottla.connect.mysql.connection import Address, SqlConnection
 from ottla.connect.mysql.snapshot import read_chunk
 from ottla.testing import LocalBroker
 from tests.connect.mariadb import MariaDb
@@ -102,6 +104,38 @@ def test_several_tables_are_copied_in_turns_by_keys_of_any_kind(
         assert len(events) == count == len(table_of(events))
     last = events_of(ottla.bootstrap, "nokey")[-1]
     assert (last["op"], last["key"], last["before"]["y"], last["after"]["y"]) == ("u", {"x": 3}, 0, 1)
+
+
+def test_a_table_with_an_index_in_place_of_a_primary_key_is_read_in_chunks(mariadb: MariaDb, database: str) -> None:
+    mariadb.run(
+        "CREATE TABLE both_ways (x INT NOT NULL, y INT NOT NULL, UNIQUE (x, y))",
+        "INSERT INTO both_ways SELECT seq % 3, seq FROM seq_1_to_20",
+        "CREATE TABLE nulls (x INT, UNIQUE (x))",
+        "CREATE TABLE beginnings (x VARCHAR(20) NOT NULL, UNIQUE (x(2)))",
+        "CREATE TABLE often (x INT NOT NULL, KEY (x))",
+        database=database,
+    )
+    wanted = {"both_ways": ["x", "y"], "nulls": ["x"], "beginnings": ["x"], "often": ["x"]}
+    sql = SqlConnection(Address("127.0.0.1", mariadb.port, "root", ""))
+    try:
+        catalog = Catalog(
+            sql, TableChoice([f"{database}.*"], []), {f"{database}.{name}": keys for name, keys in wanted.items()}
+        )
+        tables = {name: catalog.describe(f"{database}.{name}") for name in wanted}
+        assert {name: table is not None and table.is_ordered for name, table in tables.items()} == {
+            "both_ways": True, "nulls": False, "beginnings": False, "often": False,
+        }  # fmt: skip
+        table = tables["both_ways"]
+        assert table is not None
+        found, after = [], None
+        for _ in range(3):
+            chunk = read_chunk(sql, table, after, 8, is_mariadb=True)
+            found += [json.loads(key) for key, _ in chunk.rows]
+            after = chunk.last_key
+        assert found == sorted(({"x": seq % 3, "y": seq} for seq in range(1, 21)), key=lambda key: (key["x"], key["y"]))
+        assert after is None
+    finally:
+        sql.close()
 
 
 def test_a_chunk_waits_for_the_binlog_to_reach_its_place(

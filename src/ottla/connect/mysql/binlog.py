@@ -28,6 +28,8 @@ ROWS = {
 # and group replication; text of a statement, checkpoint, list of GTIDs and encryption of MariaDB.
 WITHOUT_ROWS = {3, 5, 9, 11, 13, 14, 15, 17, 28, 29, 35, 36, 37, 160, 161, 163, 164}
 HEADER_BYTES = 19
+POSITIONS = 1 << 32
+"""So many of a file can be told by an event, or asked for."""
 STANDALONE, IGNORABLE = 1, 0x80
 # Variables that a statement has with it: flags, modes, counting up, character sets; and a name with its length.
 _SIZED_VARIABLES, CHARACTER_SETS, CATALOG = {0: 4, 1: 8, 3: 4}, 4, 6
@@ -111,13 +113,15 @@ class BinlogReader:
         self._decodes = decodes
         self._has_lower_names = has_lower_names
         self._tables: dict[int, Table | None] = {}
+        self._last_position = start.position
         self._is_open = False
         self._is_standalone = False
         self._is_begun = False
 
     def read(self, event: bytes) -> Iterator[Happened]:
         """What one event says. It comes without its checksum."""
-        seconds, kind, server, _, end_position, flags = _HEADER.unpack_from(event)
+        seconds, kind, server, _, low_position, flags = _HEADER.unpack_from(event)
+        end_position = self._whole(low_position)
         if kind in ROWS:
             yield from self._read_rows(kind, event, end_position)
         elif kind == TABLE_MAP:
@@ -126,6 +130,7 @@ class BinlogReader:
         elif kind == ROTATE:
             position = int.from_bytes(event[HEADER_BYTES : HEADER_BYTES + 8], "little")
             self.place = Place(event[HEADER_BYTES + 8 :].rstrip(b"\0").decode(), position)
+            self._last_position = position
             self._tables.clear()
         elif kind == XID:
             yield self._commit(end_position)
@@ -151,6 +156,20 @@ class BinlogReader:
                                    "may be lost; 'ottla connect reset' begins with a new snapshot")  # fmt: skip
         elif not self._is_open and end_position:
             yield self._pass(end_position)
+
+    def _whole(self, low_position: int) -> int:
+        """A position in the file: an event says 32 bits of it, and a large transaction makes the file longer. 0: none.
+
+        No event is as long as half of what 32 bits count.
+        """
+        if not low_position:
+            return 0
+        last = self._last_position
+        position = last & -POSITIONS | low_position
+        if position < last - POSITIONS // 2:
+            position += POSITIONS
+        self._last_position = position
+        return position
 
     def _pass(self, end_position: int) -> Committed:
         self.place = Place(self.place.file, end_position)

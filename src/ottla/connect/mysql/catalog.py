@@ -145,7 +145,19 @@ class Catalog:
                 f"table {full_name}: it has no primary key; name columns that are unique with "
                 f'keys = {{"{full_name}" = ["COLUMN"]}}, or leave it out with exclude'
             )
-        return TableToCopy(database, name, columns, keys, bool(primary), self._row_bytes(database, name))
+        is_ordered = bool(primary) or self._has_index(database, name, keys)
+        return TableToCopy(database, name, columns, keys, is_ordered, self._row_bytes(database, name))
+
+    def _has_index(self, database: str, name: str, keys: Sequence[str]) -> bool:
+        """Whether just these columns, in this order, tell each row from all others, and the server has them sorted."""
+        found: dict[str, list[str]] = {}
+        for index, column, nullable, prefix in self._sql.texts(
+            "SELECT INDEX_NAME, COLUMN_NAME, NULLABLE, SUB_PART FROM information_schema.STATISTICS WHERE "
+            "TABLE_SCHEMA = %s AND TABLE_NAME = %s AND NON_UNIQUE = 0 AND INDEX_TYPE = 'BTREE' ORDER BY SEQ_IN_INDEX",
+            (database, name),
+        ):
+            found.setdefault(index, []).append("" if nullable == "YES" or prefix else column)
+        return list(keys) in found.values()
 
     def _row_bytes(self, database: str, name: str) -> int:
         found = self._sql.texts(

@@ -127,7 +127,8 @@ class TableToCopy(NamedTuple):
     name: str
     columns: tuple[Column, ...]
     keys: tuple[str, ...]
-    has_primary_key: bool
+    is_ordered: bool
+    """Whether an index has its rows in the order of its keys, so that they can be read in chunks."""
     row_bytes: int = 0
     """About, of a row, as the server guesses; 0 if it does not know."""
 
@@ -150,13 +151,13 @@ class Chunk(NamedTuple):
 
 
 def chunk_statement(table: TableToCopy, after: Sequence[Any] | None, limit: int) -> tuple[str, list[Any]]:
-    """The rows behind a key, in the order of the key. A table without a primary key is one chunk."""
+    """The rows behind a key, in the order of the key. A table without such an order is one chunk."""
     by_name = {column.name: column for column in table.columns}
     keys = [by_name[key] for key in table.keys]
     selected = ", ".join(column.selected for column in table.columns)
     marks = ", ".join(column.ordered for column in keys)
     statement = f"SELECT {marks}, {selected} FROM {quoted_name(table.database)}.{quoted_name(table.name)}"
-    if not table.has_primary_key:
+    if not table.is_ordered:
         return statement, []
     arguments: list[Any] = []
     if after is not None:
@@ -191,7 +192,7 @@ def read_chunk(
         high = sql.end_of_binlog()
     key_count = len(table.keys)
     rows = list(_rows(table, found))
-    is_last = not table.has_primary_key or len(found) < limit
+    is_last = not table.is_ordered or len(found) < limit
     last_key = None if is_last else [mark.hex() for mark in found[-1][:key_count]]
     return Chunk(table, rows, high, last_key)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 from ottla.connect.interface import ConnectorRefused, Finding, Source, Task, Yielded
-from ottla.connect.mysql.binlog import Place
+from ottla.connect.mysql.binlog import POSITIONS, Place
 from ottla.connect.mysql.capture import Capture
 from ottla.connect.mysql.catalog import Catalog, TableChoice
 from ottla.connect.mysql.checks import check_rights, check_settings
@@ -153,7 +153,7 @@ class MysqlSource(Source):
             position = self._beginning(sql, server)
         else:
             _refuse_another_server(position, server)
-            _refuse_purged(position, sql.binlogs())
+            refuse_purged(position, sql.binlogs())
             _refuse_another_history(position, sql, server)
         catalog = self._catalog(sql)
         catalog.refuse_losses()
@@ -202,7 +202,7 @@ class MysqlSource(Source):
         position["tables"] = dict.fromkeys(names, "done")
         given = _place(self._start)
         if given is not None:
-            _refuse_purged({"file": given.file, "pos": given.position}, sql.binlogs())
+            refuse_purged({"file": given.file, "pos": given.position}, sql.binlogs())
             return position | {"file": given.file, "pos": given.position}
         return position | {"after_gtid": self._start}
 
@@ -233,7 +233,7 @@ def _refuse_another_history(position: Mapping[str, Any], sql: SqlConnection, ser
         )
 
 
-def _refuse_purged(position: Mapping[str, Any], files: Mapping[str, int]) -> None:
+def refuse_purged(position: Mapping[str, Any], files: Mapping[str, int]) -> None:
     if position.get("after_gtid"):
         return
     file, at = position["file"], position["pos"]
@@ -242,4 +242,9 @@ def _refuse_purged(position: Mapping[str, Any], files: Mapping[str, int]) -> Non
         raise ConnectorRefused(
             f"the binlog {file} at position {at} {what}: changes were lost; 'ottla connect reset' begins with a new "
             "snapshot, and a longer binlog_expire_logs_seconds keeps it from happening again"
+        )
+    if at >= POSITIONS:
+        raise ConnectorRefused(
+            f"the binlog {file} at position {at} cannot be asked for: a server is told no position behind 4 GB, and a "
+            "transaction made the file that long; 'ottla connect reset' begins with a new snapshot"
         )
