@@ -82,7 +82,13 @@ def _quiet_logger() -> logging.Logger:
     """For kazoo, which tells of each attempt to connect, some twenty a second while no server answers."""
     quiet = logging.getLogger("ottla.zookeeper.kazoo")
     quiet.setLevel(logging.ERROR)
+    quiet.addFilter(_is_not_told)
     return quiet
+
+
+def _is_not_told(record: logging.LogRecord) -> bool:
+    """What ends its thread is told where that ends."""
+    return not str(record.msg).startswith("Unhandled exception in connection loop")
 
 
 class NodeWatcher(NamedTuple):
@@ -116,6 +122,18 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
         if not self._is_connected():
             timeout = min(timeout, self._attempt_seconds)
         return super().select(reading, writing, failing, timeout)
+
+    def spawn(self, work: Callable[..., object], *args: Any, **kwargs: Any) -> threading.Thread:
+        """What is no answer of ZooKeeper's ends kazoo's thread, which is begun anew, and is told in a sentence."""
+
+        def run() -> None:
+            try:
+                work(*args, **kwargs)
+            except Exception as error:
+                logger.warning("a ZooKeeper server gave an answer that is none: %s", error)
+
+        thread: threading.Thread = super().spawn(run)
+        return thread
 
     def async_result(self) -> AsyncResult:
         return _Answer(self, self._answer_seconds)
@@ -153,8 +171,10 @@ class ZookeeperNodes:
         self._client.start_async()
         try:
             self._read(lambda: self._client.ensure_path(address.chroot or "/"))
-        except BaseException:
+        except BaseException as error:
             self.close()
+            if isinstance(error, RuntimeError):  # as kazoo says it
+                raise StoreUnusable(f"no ZooKeeper server answers at {address.hosts}, but something else") from error
             raise
         self._client.chroot = address.chroot
 
