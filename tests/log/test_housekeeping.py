@@ -68,7 +68,7 @@ def run_catching(slices: Slices) -> None:
             try:
                 if job is not None:
                     job()
-            except OSError as error:
+            except Exception as error:
                 job = slices.throw(error)
             else:
                 job = next(slices)
@@ -330,6 +330,28 @@ def test_a_folder_that_cannot_be_removed_is_tried_again_and_harms_nobody(
     clock.now_ms += REMOVAL_RETRY_MS
     run_catching(keeping.run())
     assert files.folders("/data") == ["kept-0"]
+
+
+def test_a_mistake_in_one_removal(manager: LogManager, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are done, and it is tried again."""
+    for partition in range(3):
+        put(manager.create("t", partition, TopicConfig(file_delete_delay_ms=0), 0), b"v")
+        manager.delete("t", partition, 0)
+    keeping, remove, mistakes = Housekeeping(manager, clock), manager.remove_folders, [ValueError("a mistake")]
+
+    def failing(paths: list[str]) -> None:
+        if mistakes:
+            raise mistakes.pop()
+        remove(paths)
+
+    monkeypatch.setattr(manager, "remove_folders", failing)
+    clock.now_ms = 1000
+    with pytest.raises(ValueError, match="a mistake"):
+        run_catching(keeping.run())
+    assert len(manager.files.folders("/data")) == 1
+    clock.now_ms += REMOVAL_RETRY_MS
+    run_catching(keeping.run())
+    assert manager.files.folders("/data") == []
 
 
 def test_a_folder_that_somebody_else_has_removed_is_gone(

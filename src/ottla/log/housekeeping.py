@@ -185,9 +185,11 @@ class Housekeeping:
             for job in jobs:
                 try:
                     yield Slow(job)
-                except OSError as error:
+                except Exception as error:  # also a mistake of ours: the others of the list are handed out once
                     self._unremoved.append((self.steady_ms() + REMOVAL_RETRY_MS, job))
-                    failures.first = failures.first or StorageFailed(f"{self._manager.folder}: {error}")
+                    is_of_disk = isinstance(error, OSError)
+                    failure = StorageFailed(f"{self._manager.folder}: {error}") if is_of_disk else error
+                    failures.first = failures.first or failure
             yield None
         failures.raise_first()
 
