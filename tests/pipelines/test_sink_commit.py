@@ -151,6 +151,15 @@ def test_a_memory_that_the_cluster_has_lost_is_not_guessed(ottla: LocalBroker) -
     assert values(ottla) == rows(0, 1, 2)
 
 
+def test_a_memory_that_is_not_to_be_seen_yet_is_not_lost(ottla: LocalBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of the first batch is told before it is through on all brokers."""
+    commit(ottla.bootstrap, 0)
+    monkeypatch.setattr(writers, "_first_look", lambda *_: None)
+    for _ in range(2):
+        commit(ottla.bootstrap, 1)
+    assert values(ottla) == rows(0, 1)
+
+
 def test_a_batch_without_rows_is_remembered_also_where_rows_name_their_topics(ottla: LocalBroker) -> None:
     """Before there is a row, nobody knows a topic."""
     given = {"kafka.bootstrap.servers": ottla.bootstrap, "kafka.transactional.id": "by-row"}

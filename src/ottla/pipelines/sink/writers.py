@@ -142,7 +142,8 @@ def commit_batch(options: SinkOptions, batch: Batch, staged: list[Staged]) -> No
     transactional_id = options.transactional_id
     assert transactional_id is not None
     memory = _first_look(options.cluster, transactional_id)
-    if is_written(memory, batch, transactional_id, options.continue_from_batch):
+    # None may be that of a transaction whose end is not through yet: then there is nobody to disturb.
+    if memory is not None and is_written(memory, batch, transactional_id, options.continue_from_batch):
         return
     with options.cluster.admin() as admin, options.producer(transactional_id) as producer:
         memory = read_memory(admin, transactional_id)
