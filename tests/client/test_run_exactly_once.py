@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -46,6 +46,21 @@ def world_run(world: World, failures: int, **options: Any) -> list[int]:
     return handled
 
 
+async def run_until_committed(
+    world: World, consumer: aio.Consumer, producer: aio.Producer, handle: Callable[[Message], Awaitable[None]]
+) -> None:
+    """Handles until there are results that count."""
+
+    async def stop() -> None:
+        while not world.committed(SINK):
+            await asyncio.sleep(0.1)
+        consumer.stop()
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(stop())
+        await consumer.run(handle, producer=producer)
+
+
 @pytest.fixture
 def world() -> Iterator[World]:
     with World() as made:
@@ -72,14 +87,7 @@ def test_a_topic_that_is_deleted_holds_up_others_for_a_moment_only(world: World)
                 handled.append(message.value)
                 producer.send(SINK, message.value)
 
-            async def stop() -> None:
-                while not world.committed(SINK):
-                    await asyncio.sleep(0.1)
-                consumer.stop()
-
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(stop())
-                await consumer.run(handle, producer=producer)
+            await run_until_committed(world, consumer, producer, handle)
 
     world.run(main(), most_seconds=30)
     assert handled == numbers(6) * (len(handled) // 6)
@@ -108,14 +116,7 @@ def test_a_member_that_was_thrown_out_learns_it_when_its_offsets_are_refused(
                     await member._requests.leave(is_closing=True)
                 producer.send(SINK, message.value)
 
-            async def stop() -> None:
-                while not world.committed(SINK):
-                    await asyncio.sleep(0.1)
-                consumer.stop()
-
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(stop())
-                await consumer.run(handle, producer=producer)
+            await run_until_committed(world, consumer, producer, handle)
 
     world.run(main(), most_seconds=30)
     assert handled == [*range(6)] * (len(handled) // 6)
